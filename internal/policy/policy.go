@@ -1,0 +1,25 @@
+// Package policy holds the rules of who runs next and where: queue orders and placements, one file each, weft's own
+// and those of the literature. Every rule is deterministic; randomness and time are handed in.
+package policy
+
+// Slot is one GPU of a cluster: the node's index in the cluster and the GPU's index on the node.
+type Slot struct {
+	Node, GPU int32
+}
+
+// Placer chooses GPUs for jobs on the one cluster it was made for, and keeps the books of what is taken. Jobs are
+// named by their index in the list that the Placer was made with.
+type Placer interface {
+	// Place takes GPUs for all workers of a job, one Slot per worker, or takes nothing and reports false.
+	Place(job int) ([]Slot, bool)
+	// Release gives back what Place took for the job.
+	Release(job int, slots []Slot)
+}
+
+// Rater is a Placer whose jobs slow each other down.
+type Rater interface {
+	Placer
+	// Rates yields every running job whose rate changed since the last call, in job order, with its new rate: the
+	// share of its standalone speed, in (0, 1].
+	Rates(yield func(job int, rate float64))
+}
