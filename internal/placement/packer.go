@@ -1,0 +1,246 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/google/btree"
+
+	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/plan"
+	"weft.dev/weft/internal/profile"
+)
+
+// Packer places jobs one by one on GPUs and takes them off again. After every call each GPU satisfies C1..C5.
+//
+// GPUs with the same set of groups are kept in one tree, ordered by the mean memory in use: the fullest GPU that
+// still takes a worker is found in O(log n) per set, and the number of sets is constant for a constant number of
+// groups. So Add costs O(log n) per worker and Remove O(log n) per worker.
+type Packer struct {
+	p       *Problem
+	overlay *cluster.Overlay
+	limit   int     // GPUs there are; 0 means "as many as needed"
+	inUse   int     // GPUs with a resident
+	set     []int32 // of each GPU
+	load    []profile.Load
+	trees   []*btree.BTreeG[fill] // by set; trees[empty] holds idle GPUs
+	ranked  [][]int32             // by group: the sets it may join, best first
+	ranks   int                   // sets that ranked covers
+}
+
+// fill is a GPU in the tree of its set. GPUs with equal memory are ordered by index.
+type fill struct {
+	mean float64
+	gpu  cluster.GPU
+}
+
+func lessFill(a, b fill) bool {
+	if a.mean != b.mean {
+		return a.mean < b.mean
+	}
+	return a.gpu < b.gpu
+}
+
+// treeDegree keeps a node of a tree of fills within a few cache lines.
+const treeDegree = 16
+
+// NewPacker makes a packer over idle GPUs; limit 0 opens as many as are needed.
+func NewPacker(p *Problem, limit int) *Packer {
+	k := &Packer{p: p, limit: limit, overlay: cluster.NewOverlay(cluster.Empty(0), p.Workers())}
+	k.ranked = make([][]int32, len(p.sets.groups))
+	k.grow(limit)
+	k.rank()
+	return k
+}
+
+func (k *Packer) grow(gpus int) {
+	first := k.overlay.GPUs()
+	k.overlay.Grow(gpus)
+	k.set = append(k.set, make([]int32, gpus)...)
+	k.load = append(k.load, make([]profile.Load, gpus)...)
+	for g := first; g < first+gpus; g++ {
+		k.tree(empty).ReplaceOrInsert(fill{0, cluster.GPU(g)})
+	}
+}
+
+func (k *Packer) tree(set int32) *btree.BTreeG[fill] {
+	for int(set) >= len(k.trees) {
+		k.trees = append(k.trees, btree.NewG(treeDegree, lessFill))
+	}
+	return k.trees[set]
+}
+
+// rank brings, for each group, the list of sets that it may join up to date, in the order of prefer.
+func (k *Packer) rank() {
+	s := k.p.sets
+	for ; k.ranks < len(s.all); k.ranks++ {
+		set := int32(k.ranks)
+		if set == empty || len(s.all[set].groups) >= k.p.options.MaxResidents {
+			continue
+		}
+		for g := range k.ranked {
+			joined := s.join(set, int32(g))
+			if joined == refused {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(k.ranked[g], set, func(a, b int32) int { return k.prefer(a, b, int32(g)) })
+			k.ranked[g] = slices.Insert(k.ranked[g], at, set)
+		}
+	}
+}
+
+// prefer orders two sets that group g may join: first the one that leaves less room for others afterwards (best
+// fit: the fewest further groups could join), then the one where the slowdowns grow least.
+func (k *Packer) prefer(a, b, g int32) int {
+	s := k.p.sets
+	after, before := s.join(a, g), s.join(b, g)
+	return cmp.Or(
+		cmp.Compare(s.room(after), s.room(before)),
+		cmp.Compare(s.all[after].slowdown-s.all[a].slowdown, s.all[before].slowdown-s.all[b].slowdown),
+		cmp.Compare(a, b))
+}
+
+// Add places all workers of a job or none. The reason is that of the nearest refusal when they do not fit.
+func (k *Packer) Add(job int) ([]cluster.GPU, plan.Reason) {
+	if k.p.TooLarge(job) {
+		peak, limit := k.p.kinds[k.p.kind[job]].profile.Peak(), k.p.options.GPUMemory
+		return nil, plan.Reason{Code: plan.TooLarge, Got: float64(peak), Limit: float64(limit)}
+	}
+	mark := k.overlay.Checkpoint()
+	first, end := k.p.WorkersOf(job)
+	gpus := make([]cluster.GPU, 0, end-first)
+	for w := first; w < end; w++ {
+		g, ok := k.find(w)
+		if !ok {
+			k.overlay.Rollback(mark, k.reindex)
+			return nil, plan.Reason{Code: plan.Gang, Got: float64(end - first), Limit: float64(w - first)}
+		}
+		k.put(w, g)
+		gpus = append(gpus, g)
+	}
+	k.overlay.Commit()
+	return gpus, plan.Reason{}
+}
+
+// Remove takes all workers of a job off their GPUs.
+func (k *Packer) Remove(job int) {
+	first, end := k.p.WorkersOf(job)
+	for w := first; w < end; w++ {
+		k.reindex(k.overlay.Remove(w))
+	}
+	k.overlay.Commit()
+}
+
+// find is the GPU for a worker: the tightest fit in the most preferred set, else an idle GPU.
+func (k *Packer) find(w cluster.Worker) (cluster.GPU, bool) {
+	if g, ok := k.findShared(w); ok {
+		return g, true
+	}
+	if idle, ok := k.tree(empty).Min(); ok {
+		return idle.gpu, true
+	}
+	if k.limit > 0 {
+		return cluster.NoGPU, false
+	}
+	k.grow(1)
+	return cluster.GPU(k.overlay.GPUs() - 1), true
+}
+
+// findShared is find without idle GPUs.
+func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
+	kind := k.p.kindOf(w)
+	for _, set := range k.ranked[kind.group] {
+		if g, ok := k.tightest(set, w, kind.profile); ok {
+			return g, true
+		}
+	}
+	return cluster.NoGPU, false
+}
+
+// walkFits is how many GPUs of a set are tried from the fullest down before probing in steps of 1/probes of the
+// memory: a worker that none of those takes is rarely taken by a slightly emptier one.
+const (
+	walkFits = 16
+	probes   = 32
+)
+
+// tightest is the fullest GPU of a set that takes the worker, verified against C1, C2 and C5.
+func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (found cluster.GPU, ok bool) {
+	if int(set) >= len(k.trees) || k.trees[set].Len() == 0 {
+		return cluster.NoGPU, false
+	}
+	capacity := float64(k.p.options.GPUMemory)
+	start := fill{max(0, capacity-need.Mean()), lastGPU}
+	tried, last := 0, start
+	visit := func(f fill) bool {
+		last = f
+		if k.sameJob(f.gpu, w) {
+			return true
+		}
+		tried++
+		if k.takes(f.gpu, need) {
+			found, ok = f.gpu, true
+		}
+		return !ok && tried < walkFits
+	}
+	k.trees[set].DescendLessOrEqual(start, visit)
+	for step := 0; !ok && tried >= walkFits && step < probes; step++ {
+		tried = walkFits - 1 // one more try per probe
+		k.trees[set].DescendLessOrEqual(fill{last.mean - capacity/probes, lastGPU}, visit)
+	}
+	return found, ok
+}
+
+// lastGPU is above every index of a GPU.
+const lastGPU cluster.GPU = 1<<31 - 1
+
+// sameJob says whether a GPU holds another worker of w's job (C5).
+func (k *Packer) sameJob(g cluster.GPU, w cluster.Worker) bool {
+	for _, r := range k.overlay.Residents(g) {
+		if k.p.job[r] == k.p.job[w] {
+			return true
+		}
+	}
+	return false
+}
+
+// takes verifies C1 and C2 for one more worker on a GPU.
+func (k *Packer) takes(g cluster.GPU, need profile.Profile) bool {
+	return k.p.fits(k.load[g], need)
+}
+
+func (k *Packer) put(w cluster.Worker, g cluster.GPU) {
+	kind := k.p.kindOf(w)
+	next := k.p.sets.join(k.set[g], kind.group)
+	k.rank()
+	k.move(g, next, k.load[g].Add(kind.profile))
+	k.overlay.Add(w, g)
+}
+
+// move files a GPU under another set and load.
+func (k *Packer) move(g cluster.GPU, set int32, load profile.Load) {
+	k.tree(k.set[g]).Delete(fill{k.load[g].Mean(), g})
+	switch {
+	case k.set[g] == empty && set != empty:
+		k.inUse++
+	case k.set[g] != empty && set == empty:
+		k.inUse--
+	}
+	k.set[g], k.load[g] = set, load
+	k.tree(set).ReplaceOrInsert(fill{load.Mean(), g})
+}
+
+// reindex files a GPU by its present residents.
+func (k *Packer) reindex(g cluster.GPU) {
+	set, load := empty, profile.Load{}
+	for _, r := range k.overlay.Residents(g) {
+		kind := k.p.kindOf(r)
+		set = k.p.sets.join(set, kind.group)
+		load = load.Add(kind.profile)
+	}
+	k.rank()
+	k.move(g, set, load)
+}
+
+// InUse is the number of GPUs with a resident.
+func (k *Packer) InUse() int { return k.inUse }
