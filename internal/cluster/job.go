@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"weft.dev/weft/internal/unit"
@@ -59,6 +60,11 @@ type Job struct {
 
 	Submit   unit.Time
 	Duration time.Duration // standalone run time
+}
+
+// Accepts says whether the job may run on a GPU model: any when it names none, and any GPU whose model nobody stated.
+func (j *Job) Accepts(gpuModel string) bool {
+	return len(j.Models) == 0 || gpuModel == "" || slices.Contains(j.Models, gpuModel)
 }
 
 // Memory is one worker's GPU memory as a log states it. Zero Peak means unknown.

@@ -88,3 +88,10 @@ func ParseBytes(s string) (Bytes, error) {
 	}
 	return FromMiB(v * scale / float64(MiB)), nil
 }
+
+// UnmarshalText is ParseBytes, for flags.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	v, err := ParseBytes(string(text))
+	*b = v
+	return err
+}
