@@ -1,15 +1,12 @@
 package trace
 
 import (
-	"bufio"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Columns says which columns a table may have.
@@ -27,93 +24,122 @@ type Columns struct {
 // Use: for t.Next() { t.Int("workers", 1, 4096) ... }; then t.Err().
 type Table struct {
 	file    string
-	csv     *csv.Reader
+	rows    rows
 	columns map[string]int
 	header  []string
 	record  []string
 	line    int
+	count   int // rows handed out
 	errs    Errors
+	failure error // of the reader below, not of the text
 }
 
-// NewTable reads the header row. It returns Errors when the text is empty, a required column is missing, a column
-// stands twice, or one is unknown.
+// rows splits a text into records. A record is valid until the next call; line is where it starts, from 1.
+type rows interface {
+	read() (record []string, line int, err error)
+	comma() string
+	starts() byte // first byte of the text that is not blank; only before the first read
+}
+
+// NewTable reads the header row. It returns Errors when the text is empty or has no header row, a required column is
+// missing, a column stands twice, or one is unknown.
 func NewTable(file string, r io.Reader, want Columns) (*Table, error) {
-	t := &Table{file: file, columns: map[string]int{}}
-	b := bufio.NewReaderSize(r, 1<<16)
-	if mark, err := b.Peek(3); err == nil && string(mark) == "\xef\xbb\xbf" {
-		_, _ = b.Discard(3) // cannot fail: the three bytes were peeked
+	t, err := openTable(file, newCSVRows(r, want.Comma), want.Required)
+	if err != nil {
+		return nil, err
 	}
-	t.csv = csv.NewReader(b)
-	t.csv.ReuseRecord = true
-	if want.Comma != 0 {
-		t.csv.Comma = want.Comma
-		t.csv.LazyQuotes = true
+	return t, t.check(want)
+}
+
+// openTable reads the header row and leaves it to the caller to check it.
+func openTable(file string, rows rows, hint []string) (*Table, error) {
+	t := &Table{file: file, columns: map[string]int{}, rows: rows}
+	if start := rows.starts(); start == '[' || start == '{' {
+		t.fault(isJSON(hint))
+		return nil, t.errs
 	}
-	record, err := t.csv.Read()
+	record, line, err := rows.read()
+	t.line = line
 	if errors.Is(err, io.EOF) {
-		return nil, Errors{{Code: "empty", File: file, Message: "the file is empty",
-			Fix: "write a header row: " + strings.Join(want.Required, ",")}}
+		return nil, Errors{{Code: "empty", File: file, Message: "the file is empty; it needs a header",
+			Fix: "write a header row: " + strings.Join(hint, ",")}}
 	}
 	if err != nil {
-		return nil, Errors{t.syntaxError(err)}
+		t.refuse(err)
+		return nil, t.Err()
 	}
 	t.header = slices.Clone(record)
-	t.readHeader(want)
-	if len(t.errs) > 0 {
-		return nil, t.errs
+	for i, name := range t.header {
+		t.header[i] = strings.TrimSpace(name)
 	}
 	return t, nil
 }
 
-func (t *Table) readHeader(want Columns) {
+// check holds the header against what is wanted.
+func (t *Table) check(want Columns) error {
+	if e := headless(t.header, want.Required); e != nil {
+		t.fault(e)
+		return t.errs
+	}
 	for i, name := range t.header {
-		name = strings.TrimSpace(name)
-		t.header[i] = name
 		if at, twice := t.columns[name]; twice {
-			t.fault(&Error{Code: "double_column", Line: 1, Column: name,
-				Message: fmt.Sprintf("column %q stands twice (%d, %d)", name, at+1, i+1), Fix: "remove one of them"})
+			t.fault(&Error{Code: "double_column", Line: t.line, Column: clean(name),
+				Message: fmt.Sprintf("column %q twice (%d, %d)", clean(name), at+1, i+1), Fix: "remove one of them"})
 			continue
 		}
 		t.columns[name] = i
-		if !want.IgnoreUnknown && !slices.Contains(want.Required, name) && !slices.Contains(want.Optional, name) {
-			t.fault(&Error{Code: "unknown_column", Line: 1, Column: name,
-				Message: fmt.Sprintf("unknown column %q", name), Fix: "remove it, or accept it with --ignore-unknown"})
-		}
 	}
 	for _, name := range want.Required {
 		if _, ok := t.columns[name]; !ok {
-			t.fault(&Error{Code: "missing_column", Line: 1, Column: name,
-				Message: fmt.Sprintf("no column %q; found %s", name, strings.Join(t.header, ", ")),
-				Fix:     "the first row must name the columns " + strings.Join(want.Required, ", ")})
+			t.missing(name, "the first row must name the columns "+strings.Join(want.Required, ", "))
 		}
 	}
+	for _, name := range t.header {
+		if !want.IgnoreUnknown && !slices.Contains(want.Required, name) && !slices.Contains(want.Optional, name) {
+			t.fault(&Error{Code: "unknown_column", Line: t.line, Column: clean(name),
+				Message: fmt.Sprintf("unknown column %q", clean(name)),
+				Fix:     "remove it, or accept it with --ignore-unknown"})
+		}
+	}
+	return t.Err()
+}
+
+func (t *Table) missing(column, fix string) {
+	if other := looksLike(t.header); other != "" {
+		fix += "; this header is of --format " + other
+	}
+	t.fault(&Error{Code: "missing_column", Line: t.line, Column: column,
+		Message: fmt.Sprintf("no column %q; found %s", column, clean(strings.Join(t.header, ", "))), Fix: fix})
 }
 
 // Next reads one row. It is false at the end of the text, at a row that cannot be split into cells, and once
 // maxErrors faults were found.
 func (t *Table) Next() bool {
-	if len(t.errs) >= maxErrors {
+	if len(t.errs) >= maxErrors || t.failure != nil {
 		return false
 	}
-	record, err := t.csv.Read()
+	record, line, err := t.rows.read()
 	if errors.Is(err, io.EOF) {
 		return false
 	}
 	if err != nil {
-		t.errs = append(t.errs, t.syntaxError(err))
+		t.refuse(err)
 		return false
 	}
-	t.record = record
-	t.line, _ = t.csv.FieldPos(0)
+	t.record, t.line = record, line
+	t.count++
 	return true
 }
 
-// Err is nil, or Errors with every fault found so far.
+// Err is nil, Errors with every fault of the text found so far, or the failure of the reader below it.
 func (t *Table) Err() error {
-	if len(t.errs) == 0 {
-		return nil
+	switch {
+	case t.failure != nil:
+		return t.failure
+	case len(t.errs) > 0:
+		return t.errs
 	}
-	return t.errs
+	return nil
 }
 
 // Line is the line of the text that the current row starts on, from 1.
@@ -125,67 +151,19 @@ func (t *Table) Has(column string) bool {
 	return ok
 }
 
-// Text is the cell of the current row without surrounding blanks; "" when there is no such column. The text is
-// only valid until Next: clone what is kept.
+// Text is the cell of the current row without surrounding blanks; "" when there is no such column. The text shares
+// memory with its whole row: clone what is kept.
 func (t *Table) Text(column string) string {
 	i, ok := t.columns[column]
-	if !ok {
+	if !ok || i >= len(t.record) {
 		return ""
 	}
 	return strings.TrimSpace(t.record[i])
 }
 
-// Float is the cell as a finite number in [least, most], or fallback when it is empty or there is no such column.
-func (t *Table) Float(column string, least, most, fallback float64) float64 {
-	text := t.Text(column)
-	if text == "" {
-		return fallback
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(v):
-		t.Fault(column, "not_a_number", fmt.Sprintf("%s %q is not a number", column, text), "", "write a plain number")
-	case v < least || v > most:
-		t.outOfRange(column, text, v < 0, formatNumber(least), formatNumber(most))
-	default:
-		return v
-	}
-	return fallback
-}
-
-// Int is the cell as a whole number in [least, most], or fallback when it is empty or there is no such column.
-func (t *Table) Int(column string, least, most, fallback int) int {
-	text := t.Text(column)
-	if text == "" {
-		return fallback
-	}
-	v, err := strconv.Atoi(text)
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange):
-		t.Fault(column, "not_a_number", fmt.Sprintf("%s %q is not a whole number", column, text), "",
-			"write a whole number")
-	case v < least || v > most:
-		t.outOfRange(column, text, v < 0, strconv.Itoa(least), strconv.Itoa(most))
-	default:
-		return v
-	}
-	return fallback
-}
-
-func (t *Table) outOfRange(column, text string, negative bool, least, most string) {
-	what := "outside"
-	if negative {
-		what = "negative, outside"
-	}
-	t.Fault(column, "out_of_range", fmt.Sprintf("%s %s is %s [%s, %s]", column, text, what, least, most), "",
-		fmt.Sprintf("write %s to %s", least, most))
-}
-
-func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-
 // Fault records a fault of a cell of the current row.
 func (t *Table) Fault(column, code, message, why, fix string) {
-	t.fault(&Error{Code: code, Message: message, Line: t.line, Column: column, Value: strings.Clone(t.Text(column)),
+	t.fault(&Error{Code: code, Message: message, Line: t.line, Column: column, Value: clean(t.Text(column)),
 		Row: t.row(), Why: why, Fix: fix})
 }
 
@@ -196,26 +174,33 @@ func (t *Table) fault(e *Error) {
 	}
 }
 
-// maxRow is how much of a row an error quotes.
-const maxRow = 120
-
-func (t *Table) row() string {
-	row := strings.Join(t.record, string(t.csv.Comma))
-	if len(row) > maxRow {
-		row = strings.ToValidUTF8(row[:maxRow], "") + "~"
+// refuse files an error of the splitter: a *Error is a fault of the text, anything else of the reader below.
+func (t *Table) refuse(err error) {
+	var e *Error
+	if errors.As(err, &e) {
+		t.fault(e)
+		return
 	}
-	return row
+	t.failure = fmt.Errorf("read %s after line %d: %w", t.file, t.line, err)
 }
 
-func (t *Table) syntaxError(err error) *Error {
-	var p *csv.ParseError
-	if !errors.As(err, &p) {
-		return &Error{Code: "unreadable", File: t.file, Line: t.line, Message: err.Error()}
+func (t *Table) row() string { return clean(strings.Join(t.record, t.rows.comma())) }
+
+// maxQuote is how much of a row or a cell an error quotes.
+const maxQuote = 120
+
+// clean is a text fit to be shown: cut to maxQuote bytes, in UTF-8, and without control characters, which could
+// otherwise steer a terminal.
+func clean(s string) string {
+	tail := ""
+	if len(s) > maxQuote {
+		s, tail = s[:maxQuote], "~"
 	}
-	e := &Error{Code: "syntax", File: t.file, Line: p.StartLine, Message: p.Err.Error()}
-	if errors.Is(p.Err, csv.ErrFieldCount) {
-		e.Message = fmt.Sprintf("this row does not have %d cells as the header has", len(t.header))
-		e.Fix = "quote cells that hold the separator; end every row alike"
-	}
-	return e
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	return strings.Clone(s) + tail
 }
