@@ -16,7 +16,8 @@ const maxLevels = 256
 // Phases are independent when iteration periods are not rationally related, or jitter; jobs in lockstep need
 // staggering or their joint peak.
 type Load struct {
-	sum Profile
+	sum     Profile
+	rounded unit.Bytes // at most how far merging raised any level
 }
 
 // Persistent is the memory that is always held.
@@ -30,20 +31,28 @@ func (l Load) Mean() float64 { return l.sum.Mean() }
 
 // Add is the load with one more worker. It costs O(maxLevels x k log) for a worker of k levels.
 func (l Load) Add(p Profile) Load {
-	sum := Profile{Persistent: l.sum.Persistent.Add(p.Persistent)}
+	sum, rounded := Profile{Persistent: l.sum.Persistent.Add(p.Persistent)}, l.rounded
 	switch {
 	case len(p.Ephemeral) == 0:
 		sum.Ephemeral = l.sum.Ephemeral
 	case len(l.sum.Ephemeral) == 0:
 		sum.Ephemeral = p.Ephemeral
 	default:
-		sum.Ephemeral = merge(convolve(l.sum.Ephemeral, p.Ephemeral))
+		var width unit.Bytes
+		sum.Ephemeral, width = merge(convolve(l.sum.Ephemeral, p.Ephemeral))
+		rounded = rounded.Add(width)
 	}
-	return Load{sum}
+	return Load{sum, rounded}
 }
 
-// Overflow is the probability that the load plus one more worker wants more than capacity at a random instant. It is
-// exactly 0 when all peaks together fit, and 1 when the persistent parts alone do not. O(levels) time, no
+// LeastOverflow is a lower bound of the same probability: what is certain whatever merging rounded. It is what a proof
+// that workers do not fit may use; Overflow is what a decision to place them must use.
+func (l Load) LeastOverflow(p Profile, capacity unit.Bytes) float64 {
+	return l.Overflow(p, capacity.Add(l.rounded))
+}
+
+// Overflow is the probability that the load plus one more worker wants more than capacity at a random instant, never
+// too low. It is exactly 0 when all peaks together fit, and 1 when the persistent parts alone do not. O(levels) time, no
 // allocation.
 func (l Load) Overflow(p Profile, capacity unit.Bytes) float64 {
 	held := l.sum.Persistent.Add(p.Persistent)
@@ -106,23 +115,65 @@ func convolve(a, b []Level) []Level {
 	return joined
 }
 
-// merge rounds levels up to the edges of maxLevels equal cells when there are more.
-func merge(levels []Level) []Level {
+// merge rounds levels up to the edges of maxLevels equal cells when there are more, and says by how much at most.
+func merge(levels []Level) ([]Level, unit.Bytes) {
 	if len(levels) <= maxLevels {
-		return levels
+		return levels, 0
 	}
 	top := levels[len(levels)-1].Bytes
-	merged := make([]Level, 0, maxLevels)
-	cell := unit.Bytes(0)
+	width := max(1, (top+maxLevels-1)/maxLevels)
+	merged := make([]Level, 0, maxLevels+1)
+	cell := unit.Bytes(-1) // upper edge of the last cell; none yet
 	for _, l := range levels {
 		if n := len(merged); n > 0 && l.Bytes <= cell {
 			merged[n-1].Fraction += l.Fraction
 			continue
 		}
-		// Index of the cell that holds l, and its upper edge; divisions first, so that nothing overflows.
-		width := max(1, (top+maxLevels-1)/maxLevels)
 		cell = min(top, (l.Bytes+width-1)/width*width)
 		merged = append(merged, Level{cell, l.Fraction})
 	}
-	return merged
+	return merged, width
+}
+
+// exactStates bounds the combinations of levels that Overflow looks at one by one.
+const exactStates = 1 << 20
+
+// Overflow is the probability that workers with these profiles want more than capacity together at a random instant,
+// from the definition: every combination of levels is looked at, up to a million. Beyond that it is Load's.
+func Overflow(profiles []Profile, capacity unit.Bytes) float64 {
+	states := 1
+	var held, peak unit.Bytes
+	for _, p := range profiles {
+		if states *= max(1, len(p.Ephemeral)); states > exactStates {
+			return loadOverflow(profiles, capacity)
+		}
+		held, peak = held.Add(p.Persistent), peak.Add(p.Peak())
+	}
+	return overflow(profiles, held, peak, capacity)
+}
+
+// overflow has held bytes so far, and peak if the remaining profiles all peak.
+func overflow(rest []Profile, held, peak, capacity unit.Bytes) float64 {
+	switch {
+	case held > capacity:
+		return 1
+	case peak <= capacity:
+		return 0
+	case len(rest[0].Ephemeral) == 0:
+		return overflow(rest[1:], held, peak, capacity)
+	}
+	sum, top := 0.0, rest[0].Peak()-rest[0].Persistent
+	for _, l := range rest[0].Ephemeral {
+		sum += l.Fraction * overflow(rest[1:], held.Add(l.Bytes), peak.Sub(top-l.Bytes), capacity)
+	}
+	return sum
+}
+
+func loadOverflow(profiles []Profile, capacity unit.Bytes) float64 {
+	var load Load
+	last := len(profiles) - 1
+	for _, p := range profiles[:last] {
+		load = load.Add(p)
+	}
+	return load.Overflow(profiles[last], capacity)
 }
