@@ -50,7 +50,6 @@ func BenchmarkGreedy(b *testing.B) {
 	}
 }
 
-
 func BenchmarkHeuristic(b *testing.B) {
 	for _, memory := range []bool{false, true} {
 		b.Run(fmt.Sprintf("memory=%t/workers=5000", memory), func(b *testing.B) {

@@ -14,8 +14,11 @@ import (
 func Greedy(ctx context.Context, p *Problem) (*Packing, error) {
 	k := NewPacker(p, 0)
 	for i, job := range p.hardestFirst() {
-		if i%checkEvery == 0 && ctx.Err() != nil {
-			return k.packing(), ctx.Err()
+		if i%checkEvery == 0 {
+			p.progress(i, len(p.jobs))
+			if ctx.Err() != nil {
+				return k.packing(), ctx.Err()
+			}
 		}
 		if !p.TooLarge(job) {
 			k.Add(job) // cannot refuse: GPUs are opened as needed
@@ -24,8 +27,14 @@ func Greedy(ctx context.Context, p *Problem) (*Packing, error) {
 	return k.packing(), nil
 }
 
-// checkEvery is how many jobs are placed between two looks at the context.
+// checkEvery is how many jobs are placed between two looks at the context, and two reports of progress.
 const checkEvery = 1024
+
+func (p *Problem) progress(done, total int) {
+	if p.Progress != nil {
+		p.Progress(done, total)
+	}
+}
 
 // hardestFirst orders jobs by size descending: the largest of the share of a GPU's memory, of its utilisation, and of
 // the share of all workers that the job cannot sit beside. Ties go to larger gangs, then to the job's ID.

@@ -87,6 +87,9 @@ func fillGPUs(ctx context.Context, p *Problem, score func(a, b candidate) int) (
 				return q, ctx.Err()
 			}
 			q.GPUs = append(q.GPUs, f.fill(kind))
+			if len(q.GPUs)%checkEvery == 0 {
+				p.progress(len(q.GPUs), len(p.jobs))
+			}
 		}
 	}
 	return q, nil
@@ -143,8 +146,7 @@ func (f *filler) roomIn(set int32) int {
 // next is the index in waiting of the kind's next worker whose job has none among the residents, or -1.
 func (f *filler) next(kind int32, residents []cluster.Worker) int {
 	for i := len(f.waiting[kind]) - 1; i >= 0; i-- {
-		job := f.p.job[f.waiting[kind][i]]
-		if !slices.ContainsFunc(residents, func(r cluster.Worker) bool { return f.p.job[r] == job }) {
+		if !f.p.sameJob(residents, f.waiting[kind][i]) {
 			return i
 		}
 	}

@@ -122,6 +122,24 @@ func (k *Packer) Add(job int) ([]cluster.GPU, plan.Reason) {
 	return gpus, plan.Reason{}
 }
 
+// AddAt places the workers of a job on given GPUs, in order, or changes nothing when one of them refuses.
+func (k *Packer) AddAt(job int, gpus []cluster.GPU) bool {
+	mark := k.overlay.Checkpoint()
+	first, _ := k.p.WorkersOf(job)
+	for i, g := range gpus {
+		w := first + cluster.Worker(i)
+		kind := k.p.kindOf(w)
+		if k.p.sets.join(k.set[g], kind.group) == refused || !k.takes(g, kind.profile) ||
+			k.p.sameJob(k.overlay.Residents(g), w) {
+			k.overlay.Rollback(mark, k.reindex)
+			return false
+		}
+		k.put(w, g)
+	}
+	k.overlay.Commit()
+	return true
+}
+
 // Remove takes all workers of a job off their GPUs.
 func (k *Packer) Remove(job int) {
 	first, end := k.p.WorkersOf(job)
@@ -174,7 +192,7 @@ func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (fo
 	tried, last := 0, start
 	visit := func(f fill) bool {
 		last = f
-		if k.sameJob(f.gpu, w) {
+		if k.p.sameJob(k.overlay.Residents(f.gpu), w) {
 			return true
 		}
 		tried++
@@ -193,16 +211,6 @@ func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (fo
 
 // lastGPU is above every index of a GPU.
 const lastGPU cluster.GPU = 1<<31 - 1
-
-// sameJob says whether a GPU holds another worker of w's job (C5).
-func (k *Packer) sameJob(g cluster.GPU, w cluster.Worker) bool {
-	for _, r := range k.overlay.Residents(g) {
-		if k.p.job[r] == k.p.job[w] {
-			return true
-		}
-	}
-	return false
-}
 
 // takes verifies C1 and C2 for one more worker on a GPU.
 func (k *Packer) takes(g cluster.GPU, need profile.Profile) bool {
@@ -244,3 +252,19 @@ func (k *Packer) reindex(g cluster.GPU) {
 
 // InUse is the number of GPUs with a resident.
 func (k *Packer) InUse() int { return k.inUse }
+
+// Residents of a GPU in ascending order; valid until the next change, and not to be changed.
+func (k *Packer) Residents(g cluster.GPU) []cluster.Worker { return k.overlay.Residents(g) }
+
+// Rate of a placed job: that of its slowest worker, as a share of standalone speed.
+func (k *Packer) Rate(job int) float64 {
+	rate := 1.0
+	first, end := k.p.WorkersOf(job)
+	for w := first; w < end; w++ {
+		set := k.set[k.overlay.Place(w)]
+		if len(k.p.sets.all[set].groups) > 1 {
+			rate = min(rate, k.p.sets.rate(set, k.p.kindOf(w).group))
+		}
+	}
+	return rate
+}

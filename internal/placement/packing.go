@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"slices"
+
 	"weft.dev/weft/internal/cluster"
 )
 
@@ -26,32 +28,43 @@ type Figures struct {
 	Saved            float64 // share of one GPU per worker
 	MeanPerformance  float64 // workers / sum of slowdowns
 	WorstPerformance float64 // of the slowest worker
+	P05Performance   float64 // what all but the slowest twentieth of the workers reach at least
 	BrokenFloors     int     // jobs with a worker below their floor
 }
 
 // Figures computes the packing's figures in O(workers).
 func (p *Problem) Figures(q *Packing) Figures {
-	f := Figures{GPUs: len(q.GPUs), WorstPerformance: 1, MeanPerformance: 1}
-	workers, slowdowns := 0, 0.0
+	f := Figures{GPUs: len(q.GPUs), MeanPerformance: 1, WorstPerformance: 1, P05Performance: 1}
+	var rates []float64
+	slowdowns := 0.0
 	broken := map[int32]bool{}
 	for _, residents := range q.GPUs {
-		groups := p.groupsAt(residents)
-		for i, w := range residents {
-			slowdown := 1 + p.sets.added(groups, i)
-			workers++
-			slowdowns += slowdown
-			f.WorstPerformance = min(f.WorstPerformance, 1/slowdown)
-			if j := p.job[w]; 1/slowdown < p.jobs[j].Floor-floorTolerance {
+		for i, rate := range p.Rates(residents) {
+			slowdowns += 1 / rate
+			rates = append(rates, rate)
+			if j := p.job[residents[i]]; rate < p.jobs[j].Floor-floorTolerance {
 				broken[j] = true
 			}
 		}
 	}
-	if workers > 0 {
+	if workers := len(rates); workers > 0 {
+		slices.Sort(rates)
+		f.WorstPerformance, f.P05Performance = rates[0], rates[workers/20]
 		f.Saved = 1 - float64(len(q.GPUs))/float64(workers)
 		f.MeanPerformance = float64(workers) / slowdowns
 	}
 	f.BrokenFloors = len(broken)
 	return f
+}
+
+// Rates is the share of standalone speed that each of the residents of one GPU keeps, in (0, 1].
+func (p *Problem) Rates(residents []cluster.Worker) []float64 {
+	groups := p.groupsAt(residents)
+	rates := make([]float64, len(residents))
+	for i := range residents {
+		rates[i] = 1 / (1 + p.sets.added(groups, i))
+	}
+	return rates
 }
 
 func (p *Problem) groupsAt(residents []cluster.Worker) []int32 {

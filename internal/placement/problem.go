@@ -29,6 +29,9 @@ type Options struct {
 // of their jobs' IDs, so that no answer depends on the order of the list. A Problem is immutable but for its memory of which sets may share, so it is for one
 // goroutine.
 type Problem struct {
+	// Progress, when set, is told now and then how many jobs a method has placed.
+	Progress func(done, total int)
+
 	options Options
 	jobs    []cluster.Job
 	first   []cluster.Worker // of each job
@@ -126,15 +129,15 @@ func (p *Problem) TooLarge(job int) bool {
 	return limit > 0 && p.kinds[p.kind[job]].profile.Peak() > limit
 }
 
-// Unshared counts the jobs that can share with nobody: without a model, or with one that the table does not hold.
-func (p *Problem) Unshared() int {
-	n := 0
-	for j := range p.jobs {
-		if p.kinds[p.kind[j]].group == alone {
-			n++
-		}
-	}
-	return n
+// sameJob says whether a worker of w's job is among the residents (C5).
+func (p *Problem) sameJob(residents []cluster.Worker, w cluster.Worker) bool {
+	return slices.ContainsFunc(residents, func(r cluster.Worker) bool { return p.job[r] == p.job[w] })
+}
+
+// mayFit is false when one more worker certainly breaks C1 or C2: what a lower bound may rely on.
+func (p *Problem) mayFit(load profile.Load, need profile.Profile) bool {
+	limit := p.options.GPUMemory
+	return limit == 0 || load.LeastOverflow(need, limit) <= p.options.Epsilon+probabilityTolerance
 }
 
 // fits verifies C1 and C2 for one more worker.

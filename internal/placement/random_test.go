@@ -19,6 +19,7 @@ type scene struct {
 	table    *interference.Table
 	profiles []profile.Profile
 	options  Options
+	grain    unit.Bytes // every byte count is a multiple: 1, or so much that sums of levels must be merged
 }
 
 func (s *scene) problem() *Problem { return NewProblem(s.jobs, s.table, s.profiles, s.options) }
@@ -26,13 +27,13 @@ func (s *scene) problem() *Problem { return NewProblem(s.jobs, s.table, s.profil
 // drawScene draws up to workers workers in jobs of up to gang workers, with some pairs unmeasured, some jobs without a
 // model, and memory that binds in about half the scenes.
 func drawScene(t *rapid.T, workers, gang int) *scene {
-	s := &scene{table: drawTable(t)}
+	s := &scene{table: drawTable(t), grain: rapid.SampledFrom([]unit.Bytes{1, 1_000_003}).Draw(t, "grain")}
 	s.options = Options{
 		MaxResidents: rapid.IntRange(1, 4).Draw(t, "residents"),
 		Epsilon:      rapid.SampledFrom([]float64{0, 0.05, 0.2}).Draw(t, "epsilon"),
 	}
 	if rapid.Bool().Draw(t, "memory binds") {
-		s.options.GPUMemory = 16
+		s.options.GPUMemory = 16 * s.grain
 	}
 	floors := rapid.SampledFrom([]float64{0.5, 0.7, 0.8, 0.9, 1})
 	for left := workers; left > 0; {
@@ -44,7 +45,7 @@ func drawScene(t *rapid.T, workers, gang int) *scene {
 		job.Floor = floors.Draw(t, "floor")
 		job.Class = cluster.Class(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "class"))
 		s.jobs = append(s.jobs, job)
-		s.profiles = append(s.profiles, drawProfile(t))
+		s.profiles = append(s.profiles, s.drawProfile(t))
 	}
 	return s
 }
@@ -68,10 +69,10 @@ func drawTable(t *rapid.T) *interference.Table {
 
 func config(i int) interference.Config { return interference.Config{Model: fmt.Sprintf("m%d", i)} }
 
-// drawProfile is small whole bytes against a GPU of 16, a twentieth of them too large for it.
-func drawProfile(t *rapid.T) profile.Profile {
-	persistent := unit.Bytes(rapid.IntRange(0, 8).Draw(t, "persistent"))
-	ephemeral := unit.Bytes(rapid.IntRange(0, 9).Draw(t, "ephemeral"))
+// drawProfile is small against a GPU of 16 grains; about a twentieth are too large for it.
+func (s *scene) drawProfile(t *rapid.T) profile.Profile {
+	persistent := s.grain * unit.Bytes(rapid.IntRange(0, 8).Draw(t, "persistent"))
+	ephemeral := s.grain * unit.Bytes(rapid.IntRange(0, 9).Draw(t, "ephemeral"))
 	shape, _ := profile.NamedShape(rapid.SampledFrom(profile.ShapeNames()).Draw(t, "shape"))
 	return profile.New(persistent, persistent+ephemeral, shape)
 }
@@ -171,7 +172,7 @@ func (s *scene) memoryFits(jobs []int) bool {
 	if held > limit || peak <= limit {
 		return held <= limit
 	}
-	return s.overflow(jobs, held) <= s.options.Epsilon+1e-12
+	return s.overflow(jobs, held) <= s.options.Epsilon+probabilityTolerance
 }
 
 func (s *scene) overflow(jobs []int, held unit.Bytes) float64 {

@@ -6,6 +6,7 @@ import (
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/plan"
 	"weft.dev/weft/internal/profile"
+	"weft.dev/weft/internal/unit"
 )
 
 // Violation is a constraint that a state breaks.
@@ -31,40 +32,45 @@ func (p *Problem) Validate(s *cluster.Snapshot) []Violation {
 }
 
 func (p *Problem) validateGPU(g cluster.GPU, residents []cluster.Worker) (Violation, bool) {
-	var load profile.Load
 	for i, w := range residents {
-		job := int(p.job[w])
-		for _, r := range residents[:i] {
-			if p.job[r] == p.job[w] {
-				return Violation{g, job, plan.Reason{Code: plan.SameJob}}, false
-			}
+		if p.sameJob(residents[:i], w) {
+			return Violation{g, int(p.job[w]), plan.Reason{Code: plan.SameJob}}, false
 		}
-		if r := p.memoryReason(load, p.kindOf(w).profile); r.Refused() {
-			return Violation{g, job, r}, false
-		}
-		load = load.Add(p.kindOf(w).profile)
 	}
-	if len(residents) < 2 {
+	if len(residents) == 0 {
 		return Violation{}, true
 	}
 	last := residents[len(residents)-1]
-	if r, _ := p.sets.check(p.groupsAt(residents), p.kindOf(last).group); r.Refused() {
-		return Violation{g, int(p.job[last]), r}, false
+	r := p.memoryReason(residents)
+	if !r.Refused() && len(residents) > 1 {
+		r, _ = p.sets.check(p.groupsAt(residents), p.kindOf(last).group)
 	}
-	return Violation{}, true
+	return Violation{g, int(p.job[last]), r}, !r.Refused()
 }
 
-// memoryReason is C1 or C2 with its numbers for one more worker, or no reason.
-func (p *Problem) memoryReason(load profile.Load, need profile.Profile) plan.Reason {
+// memoryReason is C1 or C2 with its numbers, or no reason.
+func (p *Problem) memoryReason(residents []cluster.Worker) plan.Reason {
 	limit := p.options.GPUMemory
-	if p.fits(load, need) {
+	if limit == 0 {
 		return plan.Reason{}
 	}
-	if held := load.Persistent().Add(need.Persistent); held > limit {
+	profiles := make([]profile.Profile, len(residents))
+	held := unit.Bytes(0)
+	for i, w := range residents {
+		profiles[i] = p.kindOf(w).profile
+		held = held.Add(profiles[i].Persistent)
+	}
+	if held > limit {
 		return plan.Reason{Code: plan.MemoryReserved, Got: float64(held), Limit: float64(limit)}
 	}
-	return plan.Reason{Code: plan.MemoryOverflow, Got: load.Overflow(need, limit), Limit: p.options.Epsilon}
+	if over := profile.Overflow(profiles, limit); over > p.options.Epsilon+probabilityTolerance {
+		return plan.Reason{Code: plan.MemoryOverflow, Got: over, Limit: p.options.Epsilon}
+	}
+	return plan.Reason{}
 }
+
+// probabilityTolerance is the rounding of a sum of a million products of fractions.
+const probabilityTolerance = 1e-9
 
 // Plan is the packing as operations on a snapshot of idle GPUs, in GPU order, with a Wait for each job left out.
 func (p *Problem) Plan(q *Packing, on *cluster.Snapshot) *plan.Plan {

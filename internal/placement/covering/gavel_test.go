@@ -1,0 +1,154 @@
+package covering
+
+import (
+	"encoding/csv"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"weft.dev/weft/internal/interference"
+	"weft.dev/weft/internal/shared"
+)
+
+// gavel reads the pairs that the oracle campaign measured on one GPU model.
+func gavel(t testing.TB, gpu string) *interference.Table {
+	t.Helper()
+	file, err := os.Open(shared.Data(t, "interference/pairs.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	table := interference.NewTable()
+	for _, row := range rows[1:] {
+		cell := func(name string) string { return row[column[name]] }
+		if cell("source") != "gavel_oracle" || cell("gpu_type") != gpu {
+			continue
+		}
+		a, errA := strconv.ParseFloat(cell("norm_a"), 64)
+		b, errB := strconv.ParseFloat(cell("norm_b"), 64)
+		if errA != nil || errB != nil {
+			t.Fatal(row)
+		}
+		table.Add(interference.Config{Model: cell("job_a"), Batch: cell("batch_a")},
+			interference.Config{Model: cell("job_b"), Batch: cell("batch_b")}, a, b)
+	}
+	return table
+}
+
+// slowdowns is the problem of copies of each type that slow each other down: added(i, l) is what l adds to i, and every
+// member of a configuration keeps the floor.
+func slowdowns(types, copies, size int, floor float64, added func(i, l int) float64) Problem {
+	demand := make([]int, types)
+	for t := range demand {
+		demand[t] = copies
+	}
+	each := func(config []int, visit func(slowdown float64)) {
+		for i, t := range config {
+			s := 1.0
+			for l, u := range config {
+				if l != i {
+					s += added(t, u)
+				}
+			}
+			visit(s)
+		}
+	}
+	return Problem{
+		Demand: demand, MaxSize: size,
+		Fits: func(config []int) bool {
+			fits := true
+			each(config, func(s float64) { fits = fits && s <= 1/floor+1e-9 })
+			return fits
+		},
+		Penalty: func(config []int) float64 {
+			total := 0.0
+			each(config, func(s float64) { total += s })
+			return total
+		},
+	}
+}
+
+// lightMix are the 13 gentlest configurations, for which published figures exist.
+var lightMix = []interference.Config{
+	{Model: "A3C"}, {Model: "LM", Batch: "5"}, {Model: "LM", Batch: "10"}, {Model: "LM", Batch: "20"},
+	{Model: "Recommendation", Batch: "512"}, {Model: "Recommendation", Batch: "1024"},
+	{Model: "Recommendation", Batch: "2048"}, {Model: "Recommendation", Batch: "4096"},
+	{Model: "Transformer", Batch: "16"}, {Model: "Transformer", Batch: "32"}, {Model: "Transformer", Batch: "64"},
+	{Model: "ResNet-18", Batch: "16"}, {Model: "ResNet-18", Batch: "32"},
+}
+
+func gavelProblem(t testing.TB, gpu string, configs []interference.Config, floor float64, size int) Problem {
+	table := gavel(t, gpu)
+	if configs == nil {
+		for i := range table.Len() {
+			configs = append(configs, table.Config(i))
+		}
+	}
+	number := make([]int, len(configs))
+	for i, c := range configs {
+		var ok bool
+		if number[i], ok = table.Lookup(c); !ok {
+			t.Fatalf("%v was not measured", c)
+		}
+	}
+	return slowdowns(len(configs), 8, size, floor, func(i, l int) float64 { return table.Added(number[i], number[l]) })
+}
+
+// report solves and rounds, and checks what must hold of every result.
+func report(t testing.TB, p Problem) (s *Solution, configs [][]int, performance float64) {
+	t.Helper()
+	start := time.Now()
+	s, err := Solve(p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	solved := time.Since(start)
+	configs = Round(p, s, 0)
+	took := time.Since(start)
+	verify(t, p, s, configs)
+	items, slow := 0, 0.0
+	for _, c := range configs {
+		items += len(c)
+		slow += p.Penalty(c)
+	}
+	performance = float64(items) / slow
+	t.Logf("%d items, %d types, K %d: bound %.4f, value %.4f, rounded %d (%.2f %% above), performance %.4f, LP %v, rounding %v, left %v",
+		items, len(p.Demand), p.MaxSize, s.Bound, s.Value, len(configs), 100*(float64(len(configs))/s.Bound-1), performance,
+		solved.Round(time.Microsecond), (took - solved).Round(time.Microsecond), s.Optimal)
+	return s, configs, performance
+}
+
+func TestGavelMixes(t *testing.T) {
+	for _, gpu := range []string{"p100", "v100"} {
+		for _, floor := range []float64{0.80, 0.85, 0.90} {
+			for size := 2; size <= 4; size++ {
+				report(t, gavelProblem(t, gpu, nil, floor, size))
+			}
+		}
+	}
+}
+
+func TestLightMix(t *testing.T) {
+	for _, c := range []struct {
+		size  int
+		bound float64
+		gpus  int
+	}{{3, 53.3, 54}, {4, 52.8, 53}} {
+		s, configs, performance := report(t, gavelProblem(t, "p100", lightMix, 0.85, c.size))
+		if s.Bound < c.bound-0.05 || s.Bound > c.bound+0.05 {
+			t.Errorf("up to %d: bound %v, published %v", c.size, s.Bound, c.bound)
+		}
+		if len(configs) > c.gpus || performance < 0.93 {
+			t.Errorf("up to %d: %d GPUs, want %d; performance %v", c.size, len(configs), c.gpus, performance)
+		}
+	}
+}
