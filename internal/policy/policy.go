@@ -20,6 +20,7 @@ type Placer interface {
 type Rater interface {
 	Placer
 	// Rates yields every running job whose rate changed since the last call, in job order, with its new rate: the
-	// share of its standalone speed, in (0, 1].
+	// share of its standalone speed, in (0, 1]. A job runs at rate 1 from each Place or Retake until told otherwise, so
+	// it is asked at the same instant.
 	Rates(yield func(job int, rate float64))
 }
