@@ -1,0 +1,93 @@
+# weft: `make help` lists the targets. build and demo need Go alone; test also needs the system packages that
+# scripts/deps.sh names, and test, lint, verify and bench the tools that tools/go.mod pins.
+
+SHELL         := bash
+.SHELLFLAGS   := -euo pipefail -c
+MAKEFLAGS     += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+GO        = go
+PKG       = ./...
+BENCH     = .
+COUNT     = 6
+NAME      = latest
+FUZZTIME  = 10s
+
+# The commit is stamped into the binary where git can tell it, and never a reason to fail where it cannot.
+VCS = $(if $(shell git rev-parse --verify -q HEAD 2>/dev/null),auto,false)
+# golangci-lint builds packages as well, and has no use for the stamp.
+UNSTAMPED = GOFLAGS="$$($(GO) env GOFLAGS) -buildvcs=false"
+
+# Tools are built once per pinned version and Go release, outside the checkout: docs/decisions/0008.
+CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft/tools
+TOOLS = $(CACHE)/$(shell cat tools/go.mod tools/go.sum | cksum | cut -d' ' -f1)-$(shell $(GO) env GOVERSION)
+LINT  = $(TOOLS)/golangci-lint
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | awk -F ':.* ## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
+
+.PHONY: build
+build: ## build bin/weft
+	$(GO) build -trimpath -buildvcs=$(VCS) -o bin/weft ./cmd/weft
+
+.PHONY: demo
+demo: build ## plan and simulate a generated cluster, and print the comparison
+	bin/weft demo
+
+# The race detector slows computing down some tenfold, so it runs the short tests only. The whole suite comes last.
+.PHONY: test
+test: deps lint vet ## install what the tests need and run all of them
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PKG)
+	$(GO) test -timeout 20m $(PKG)
+	@scripts/recorded.sh
+
+.PHONY: test-fast
+test-fast: ## the edit loop: the short tests only, under two minutes
+	$(GO) test -short -timeout 5m $(PKG)
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet $(PKG)
+
+.PHONY: lint
+lint: install-tools ## golangci-lint, as .golangci.yml says
+	$(UNSTAMPED) $(LINT) run --timeout 15m $(PKG)
+
+.PHONY: bench
+bench: install-tools ## run benchmarks COUNT times into bench/NAME.txt and summarise; BENCH and PKG choose which
+	@mkdir -p bench
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 90m $(PKG) | tee bench/$(NAME).txt
+	@$(TOOLS)/benchstat bench/$(NAME).txt
+	@echo "To compare two: make bench NAME=old, change, make bench NAME=new, $(TOOLS)/benchstat bench/{old,new}.txt"
+
+.PHONY: fuzz-short
+fuzz-short: ## run every fuzz target for FUZZTIME
+	@scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: verify
+verify: vet lint ## formatting, modules, generated files, vet and lint
+	@unformatted=$$(gofmt -l cmd internal); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	$(GO) mod verify
+	$(GO) mod tidy -diff
+	@scripts/generated.sh
+
+.PHONY: deps
+deps: ## install the system packages that the tests need, or name them
+	@scripts/deps.sh
+
+.PHONY: install-tools
+install-tools: $(LINT) ## build the pinned tools into the user's cache
+
+$(LINT):
+	@echo "building the tools pinned in tools/go.mod: a few minutes, once"
+	@mkdir -p $(TOOLS)
+	@for try in 1 2 3; do \
+	  if (cd tools && GOBIN=$(TOOLS) $(GO) install -buildvcs=false tool); then exit 0; fi; \
+	  echo "try $$try did not succeed" >&2; sleep $$((5 * try)); \
+	done; exit 1
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin

@@ -1,0 +1,94 @@
+package lint
+
+import "strings"
+
+// row is one package of the architecture with what its code, tests aside, may import. Sub-packages inherit the row of
+// their nearest ancestor, and they and their ancestor may import each other.
+type row struct {
+	pkg  string
+	may  []string // packages of the module, with their sub-packages
+	libs []string // modules of others
+	pure bool     // no network, file, log, clock or global random code: time, randomness and order are inputs
+}
+
+// architecture is the whole module. To add a package, add its row: what it may import is a decision to be seen in
+// review.
+var architecture = []row{
+	{pkg: "internal/unit", pure: true},
+	{pkg: "internal/cluster", pure: true, may: upTo("unit")},
+	{pkg: "internal/profile", pure: true, may: upTo("unit")},
+	{pkg: "internal/interference", pure: true, may: upTo("unit", "cluster", "profile")},
+	{pkg: "internal/plan", pure: true, may: upTo("unit", "cluster")},
+	{pkg: "internal/placement", pure: true, may: upTo("unit", "cluster", "profile", "interference", "plan"),
+		libs: []string{"github.com/google/btree", "gonum.org/v1/gonum"}},
+	{pkg: "internal/policy", pure: true, may: decisions, libs: []string{"github.com/google/btree"}},
+	{pkg: "internal/trace", pure: true, may: upTo("unit", "cluster")},
+	{pkg: "internal/workload", pure: true, may: upTo("unit", "cluster", "profile", "interference", "trace")},
+	{pkg: "internal/sim", pure: true, may: append(upTo("trace"), core...),
+		libs: []string{"github.com/google/btree"}},
+	{pkg: "internal/report", pure: true, may: append(upTo("trace", "sim"), core...)},
+	{pkg: "internal/progress", pure: true, may: upTo("report")},
+	{pkg: "internal/shared"}, // finds the data of tests
+	{pkg: "internal/lint"},
+	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "golang.org/x/term"}},
+}
+
+// decisions are the packages that a decision is made of, and core those and the rules that use them.
+var (
+	decisions = upTo("unit", "cluster", "profile", "interference", "plan", "placement")
+	core      = append(upTo("policy"), decisions...)
+)
+
+// adapters act on one world each: recorded clusters, one machine, Kubernetes. None imports another; cmd joins them.
+var adapters = []string{"internal/sim", "internal/local", "internal/kube"}
+
+// testOnly may be imported by tests alone, and testLibs are the modules of others that tests may use besides those of
+// their package.
+var (
+	testOnly = []string{"internal/shared"}
+	testLibs = []string{
+		"pgregory.net/rapid", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "go.uber.org/goleak",
+		"github.com/chromedp/chromedp", "github.com/chromedp/cdproto",
+	}
+)
+
+// impure are packages that reach past the arguments of a function, and what to do instead.
+var impure = map[string]string{
+	"net":     "adapters talk",
+	"os":      "open at the edge and hand in a reader or writer",
+	"log":     "return an error or a reason; the edge logs",
+	"syscall": "hand in what is needed",
+	"unsafe":  "use safe code",
+}
+
+func upTo(names ...string) []string {
+	list := make([]string, len(names))
+	for i, n := range names {
+		list[i] = "internal/" + n
+	}
+	return list
+}
+
+// under says whether a slash-separated path is a prefix or below it.
+func under(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+
+// anyUnder says whether a path is under any of the prefixes.
+func anyUnder(path string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if under(path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// rowOf is the row of a package: its own or that of its nearest ancestor.
+func rowOf(pkg string, rows []row) (row, bool) {
+	var best row
+	for _, r := range rows {
+		if under(pkg, r.pkg) && len(r.pkg) > len(best.pkg) {
+			best = r
+		}
+	}
+	return best, best.pkg != ""
+}

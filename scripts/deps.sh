@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The system packages that the tests need: a browser with a font for the HTML report, tmux for what a terminal shows,
+# a C compiler for the race detector. It names each one that is missing; as root or with CI=true it installs them, else
+# it prints the command that does and stops.
+set -euo pipefail
+
+browsers=(chromium chromium-browser google-chrome chrome)
+
+has() { for name; do command -v "$name" >/dev/null && return; done; return 1; }
+has_font() { find /usr/share/fonts /usr/local/share/fonts -iname 'DejaVuSans*' 2>/dev/null | grep . >/dev/null; }
+
+missing=()
+need() { missing+=("$1"); echo "missing: $1, for $2"; }
+has "${browsers[@]}" || need chromium "looking at the HTML report in a browser"
+has_font || need fonts-dejavu-core "the text in that browser"
+has tmux || need tmux "what a terminal shows"
+has cc gcc clang || need build-essential "the race detector"
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+sudo=()
+[[ $(id -u) -eq 0 ]] || sudo=(sudo -n)
+command="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+if ! has apt-get; then
+  echo "Install what this system calls: ${missing[*]}. Then run this again." >&2
+  exit 1
+fi
+if [[ $(id -u) -ne 0 ]] && { [[ ${CI:-} != true ]] || ! has sudo; }; then
+  echo "Run this as root, then try again:  $command" >&2
+  exit 1
+fi
+
+apt() {
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" \
+    </dev/null
+}
+for try in 1 2 3; do
+  if apt update && apt install -y --no-install-recommends "${missing[@]}"; then
+    exit 0
+  fi
+  echo "try $try did not succeed" >&2
+  sleep $((10 * try))
+done
+echo "Could not install: ${missing[*]}. Run this as root:  $command" >&2
+exit 1
