@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"weft.dev/weft/internal/trace"
+	"weft.dev/weft/internal/workload"
+)
+
+// generateCommand writes a synthetic job log.
+type generateCommand struct {
+	Jobs  int     `default:"1000" help:"Jobs to write, 1 to 10,000,000."`
+	Days  float64 `default:"7" help:"Days over which they are submitted."`
+	Mix   string  `default:"light" enum:"light,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, or all 26."`
+	Floor float64 `default:"0.85" help:"Floor of every job, in (0, 1]."`
+	Users int     `default:"20" help:"Users that submit them."`
+	Seed  uint64  `default:"42" help:"Equal seeds give equal logs."`
+}
+
+// Help is what weft generate --help adds.
+func (generateCommand) Help() string {
+	return `Arrivals, run times and gang sizes follow the published Philly traces.
+
+Examples:
+  weft generate > jobs.csv
+  weft generate --jobs 20000 --days 30 --mix whole --seed 7 > jobs.csv`
+}
+
+// Run implements the command.
+func (c *generateCommand) Run(s *session) error {
+	if c.Jobs < 1 || c.Jobs > 10_000_000 {
+		return asInput(flagError("--jobs", fmt.Sprint(c.Jobs), fmt.Sprintf("%d jobs are outside [1, 10,000,000]", c.Jobs), "", "write a number in that range"), false)
+	}
+	if !(c.Days > 0 && c.Days <= 36500) {
+		return asInput(flagError("--days", fmt.Sprint(c.Days), fmt.Sprintf("%v days are outside (0, 36500]", c.Days), "", "7 for a week"), false)
+	}
+	if !(c.Floor > 0 && c.Floor <= 1) {
+		return asInput(flagError("--floor", fmt.Sprint(c.Floor), fmt.Sprintf("floor %v is outside (0, 1]", c.Floor), "", "0.85 for 85 %"), false)
+	}
+	mix := workload.LightMix()
+	if c.Mix == "whole" {
+		mix = workload.WholeMix()
+	}
+	jobs := workload.Generate(workload.Options{Jobs: c.Jobs, Span: time.Duration(c.Days * 24 * float64(time.Hour)), Mix: mix,
+		Floor: c.Floor, Users: c.Users, Seed: c.Seed})
+	return trace.WriteJobs(s.stdout, jobs)
+}

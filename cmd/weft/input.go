@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/interference"
+	"weft.dev/weft/internal/profile"
+	"weft.dev/weft/internal/trace"
+	"weft.dev/weft/internal/unit"
+)
+
+// jobFlags say which jobs are read.
+type jobFlags struct {
+	Format        string      `default:"csv" help:"What the file is: ${formats}."`
+	Models        string      `type:"path" placeholder:"MAP.csv" help:"Names models for jobs without one: columns pattern, model, batch, profile."`
+	Rates         string      `type:"path" placeholder:"FILE" help:"Standalone steps per second, for traces that state work in steps (gavel)."`
+	VC            string      `name:"vc" placeholder:"ID" help:"Keep one virtual cluster."`
+	From          trace.Bound `placeholder:"TIME" help:"Keep submissions from this date or second on."`
+	To            trace.Bound `placeholder:"TIME" help:"Keep submissions before this date or second."`
+	SubmitAt      *float64    `placeholder:"SECONDS" help:"Submit every job at this second."`
+	Floor         float64     `default:"0.9" help:"Floor of jobs that state none: the least share of standalone speed, in (0, 1]."`
+	IgnoreUnknown bool        `help:"Accept columns that weft does not know."`
+}
+
+// sharingFlags say when jobs may share a GPU.
+type sharingFlags struct {
+	Interference string     `type:"path" placeholder:"PAIRS.csv" help:"Measured pairs: job_a, batch_a, job_b, batch_b, norm_a, norm_b. Default: the built-in pairs of --gpu-model."`
+	Source       string     `placeholder:"S" help:"Keep the pairs of one source."`
+	GPUModel     string     `name:"gpu-model" placeholder:"M" help:"Keep the pairs of one GPU model."`
+	GPUMemory    unit.Bytes `name:"gpu-memory" placeholder:"16GiB" help:"Usable memory of each GPU. Default: memory is no limit."`
+	MaxResidents int        `default:"4" help:"Most jobs on one GPU, 1 to 8."`
+	Epsilon      float64    `default:"0.05" help:"Accepted probability that jobs want more memory than the GPU has, in [0, 1)."`
+}
+
+func (f *jobFlags) check() error {
+	if !(f.Floor > 0 && f.Floor <= 1) {
+		return flagError("--floor", fmt.Sprint(f.Floor), fmt.Sprintf("floor %v is outside (0, 1]", f.Floor),
+			"a floor is a share of standalone speed", "0.9 for 90 %")
+	}
+	if !slices.Contains(trace.Formats(), f.Format) {
+		return flagError("--format", f.Format, fmt.Sprintf("unknown format %q", f.Format), "",
+			"one of "+strings.Join(trace.Formats(), ", "))
+	}
+	return nil
+}
+
+func (f *sharingFlags) check() error {
+	switch {
+	case f.MaxResidents < 1 || f.MaxResidents > 8:
+		return flagError("--max-residents", fmt.Sprint(f.MaxResidents), fmt.Sprintf("%d residents are outside [1, 8]", f.MaxResidents),
+			"pair rates say little about more jobs on one GPU", "write 1 to 8")
+	case !(f.Epsilon >= 0 && f.Epsilon < 1):
+		return flagError("--epsilon", fmt.Sprint(f.Epsilon), fmt.Sprintf("epsilon %v is outside [0, 1)", f.Epsilon),
+			"it is a probability; 0 packs by peak memory", "0.05")
+	}
+	return nil
+}
+
+// open is a file by name, or the standard input for "-".
+func (s *session) open(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(s.stdin), nil
+	}
+	return os.Open(path)
+}
+
+// readFile opens a file, reads it and closes it.
+func readFile[T any](path string, read func(file string, r io.Reader) (T, error)) (T, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer f.Close()
+	return read(path, f)
+}
+
+// readJobs reads the jobs of a file.
+func (s *session) readJobs(ctx context.Context, path string, f *jobFlags) (*trace.Trace, error) {
+	options, err := f.options(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return trace.Read(ctx, f.Format, path, r, options)
+}
+
+func (f *jobFlags) options(path string) (trace.Options, error) {
+	o := trace.Options{From: f.From, To: f.To, VC: f.VC, IgnoreUnknown: f.IgnoreUnknown, DefaultFloor: f.Floor}
+	if f.SubmitAt != nil {
+		at := unit.Seconds(*f.SubmitAt)
+		o.SubmitAt = &at
+	}
+	var err error
+	if f.Models != "" {
+		if o.Models, err = readFile(f.Models, trace.ReadModelMap); err != nil {
+			return o, err
+		}
+	}
+	if f.Rates != "" {
+		o.Rates, err = readFile(f.Rates, func(file string, r io.Reader) (*trace.Rates, error) {
+			return trace.ReadRates(file, r, trace.RateSource{})
+		})
+	}
+	return o, err
+}
+
+// table is the pairs that jobs may share by, with notes on where they come from.
+func (f *sharingFlags) table() (*interference.Table, []string, error) {
+	if f.Interference == "" {
+		return f.catalogue()
+	}
+	pairs, err := readFile(f.Interference, trace.ReadPairs)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.choose(pairs)
+}
+
+// catalogue is the built-in table of the GPU model, of the first one where none is named.
+func (f *sharingFlags) catalogue() (*interference.Table, []string, error) {
+	gpus := interference.CatalogueGPUs()
+	gpu := strings.ToLower(f.GPUModel)
+	if gpu == "" {
+		gpu = gpus[0]
+	}
+	if !slices.Contains(gpus, gpu) {
+		return nil, nil, flagError("--gpu-model", f.GPUModel, fmt.Sprintf("no built-in pairs for GPU model %q", f.GPUModel),
+			"without measured pairs no two jobs may share", "give --interference PAIRS.csv, or one of "+strings.Join(gpus, ", "))
+	}
+	note := fmt.Sprintf("no --interference: pairs measured on one %s (Gavel, built in)", strings.ToUpper(gpu))
+	return interference.Catalogue(gpu), []string{note}, nil
+}
+
+// choose keeps the pairs asked for. Where several sources measured a pair, the worse rates count.
+func (f *sharingFlags) choose(pairs []trace.Pair) (*interference.Table, []string, error) {
+	table := interference.NewTable()
+	var sources, gpus []string
+	kept := 0
+	for _, p := range pairs {
+		sources, gpus = appendNew(sources, p.Source), appendNew(gpus, p.GPU)
+		if f.Source != "" && p.Source != f.Source || f.GPUModel != "" && !strings.EqualFold(p.GPU, f.GPUModel) {
+			continue
+		}
+		kept++
+		table.Add(interference.Config{Model: p.JobA, Batch: p.BatchA}, interference.Config{Model: p.JobB, Batch: p.BatchB},
+			p.NormA, p.NormB)
+	}
+	if f.GPUModel == "" && len(gpus) > 1 {
+		return nil, nil, flagError("--gpu-model", "", fmt.Sprintf("%s holds pairs of several GPU models", f.Interference),
+			"a rate holds on the GPU it was measured on", "choose one with --gpu-model: "+strings.Join(gpus, ", "))
+	}
+	if kept == 0 {
+		return nil, nil, flagError("--gpu-model", f.GPUModel, fmt.Sprintf("%s holds no pair of source %q and GPU model %q", f.Interference, f.Source, f.GPUModel),
+			"without measured pairs no two jobs may share",
+			fmt.Sprintf("sources: %s; GPU models: %s", strings.Join(sources, ", "), strings.Join(gpus, ", ")))
+	}
+	var notes []string
+	if f.Source == "" && len(sources) > 1 {
+		notes = append(notes, fmt.Sprintf("pairs of %d sources (%s): where several measured a pair the worse rates count; --source keeps one",
+			len(sources), strings.Join(sources, ", ")))
+	}
+	return table, notes, nil
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
+// memory is each job's profile, and whether any job states memory.
+func memory(jobs []cluster.Job) ([]profile.Profile, bool, error) {
+	profiles := make([]profile.Profile, len(jobs))
+	stated := false
+	for j := range jobs {
+		m := &jobs[j].Memory
+		shape, ok := profile.NamedShape(m.Profile)
+		if !ok {
+			return nil, false, flagError("profile", m.Profile, fmt.Sprintf("job %s: no profile %q", jobs[j].ID, m.Profile),
+				"a profile is the shape of memory over an iteration", "one of "+strings.Join(profile.ShapeNames(), ", "))
+		}
+		persistent := m.Persistent
+		if persistent == 0 {
+			persistent = m.Peak
+		}
+		profiles[j] = profile.New(persistent, m.Peak, shape)
+		stated = stated || m.Peak > 0
+	}
+	return profiles, stated, nil
+}
+
+// interrupted says whether an error is the user's Ctrl-C.
+func interrupted(err error) bool { return errors.Is(err, context.Canceled) }

@@ -1,0 +1,129 @@
+// Command weft packs deep-learning jobs onto as few GPUs as their users' performance floors allow.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+
+	"weft.dev/weft/internal/progress"
+	"weft.dev/weft/internal/report"
+	"weft.dev/weft/internal/trace"
+)
+
+// Exit codes, the same for every command.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitBadInput    = 2 // nothing was done
+	exitPartial     = 3
+	exitInterrupted = 130
+)
+
+// commands is the whole command line.
+type commands struct {
+	Plan     planCommand     `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
+	Sim      simCommand      `cmd:"" help:"Replay recorded jobs on a described cluster."`
+	Generate generateCommand `cmd:"" help:"Write a synthetic job log to try the other commands on."`
+
+	Color string `enum:"auto,always,never" default:"auto" help:"Colour the output: auto, always or never."`
+	Quiet bool   `short:"q" help:"No progress lines."`
+}
+
+// session is what a command may use of the world.
+type session struct {
+	stdin    io.Reader
+	stdout   io.Writer
+	stderr   io.Writer
+	args     []string // the command line, for reports
+	screen   report.Screen
+	errors   report.Screen // the screen of stderr
+	tty      bool          // stdout is a terminal
+	progress *progress.Line
+	clock    func() time.Time
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program without its process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c commands
+	parser, err := kong.New(&c, kong.Name("weft"), kong.Writers(stdout, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Description("weft packs deep-learning jobs onto as few GPUs as their users' performance floors allow."),
+		kong.Vars{"formats": strings.Join(trace.Formats(), ", ")},
+		kong.Exit(func(code int) { panic(exit(code)) }), kong.UsageOnError())
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "error:", err)
+		return exitFailed
+	}
+	return runParsed(ctx, parser, &c, &session{
+		stdin: stdin, stdout: stdout, stderr: stderr, args: args, clock: time.Now})
+}
+
+// exit is how kong ends the program after --help.
+type exit int
+
+func runParsed(ctx context.Context, parser *kong.Kong, c *commands, s *session) (code int) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exit:
+			code = int(r)
+		default:
+			panic(r)
+		}
+	}()
+	if len(s.args) == 0 {
+		s.args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(s.args)
+	if err != nil {
+		_, _ = fmt.Fprintf(s.stderr, "error: %s\n  fix: see weft --help\n", err)
+		return exitBadInput
+	}
+	s.look(c)
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	err = parsed.Run(s)
+	s.progress.Done()
+	return s.finish(err)
+}
+
+// look sets up screens and progress for where the output goes.
+func (s *session) look(c *commands) {
+	s.screen, s.tty = screenOf(s.stdout, c.Color)
+	var terminal bool
+	s.errors, terminal = screenOf(s.stderr, c.Color)
+	s.progress = progress.New(s.stderr, terminal, s.clock, c.Quiet)
+}
+
+// screenOf is the screen behind a writer: as wide as the terminal, or 120 columns where there is none.
+func screenOf(w io.Writer, color string) (report.Screen, bool) {
+	screen := report.Screen{Width: report.WideWidth, Color: color == "always"}
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return screen, false
+	}
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		screen.Width = width
+	}
+	if color == "auto" {
+		screen.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	return screen, true
+}
+
+// errPartial is returned by a command that wrote a partial result after an interruption.
+var errPartial = errors.New("interrupted: the result is partial")

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/placement"
+	"weft.dev/weft/internal/policy"
+	"weft.dev/weft/internal/report"
+	"weft.dev/weft/internal/sim"
+	"weft.dev/weft/internal/unit"
+)
+
+// What a method's figures over time rest on. A replay starts every job when it was submitted, places it by the
+// method's own step and lets it run longer where it shares. A sampled figure plans the jobs that run at evenly spread
+// instants anew: the method has no step for one arrival. Its GPU-hours count the longer run time by the mean
+// performance.
+const (
+	basisReplay  = "replay"
+	basisSampled = "sampled"
+)
+
+// timeSamples is how many instants a sampled figure looks at: the error of an average over a day's rhythm is then a
+// few per cent.
+const timeSamples = 48
+
+// overTime adds the figures over the time of the log.
+func (s *planStudy) overTime(ctx context.Context, out *session, c *planCommand, in *planInput, methods []placement.Method) {
+	alone := concurrency(in.jobs, 1)
+	start, end := alone.span()
+	if end <= start {
+		return
+	}
+	s.span = fmt.Sprintf("The log spans %s.", report.Duration(end.Sub(start)))
+	dedicated := alone.hours()
+	for i, m := range methods {
+		out.progress.Report("plan: over time", i, len(methods), "methods")
+		var row planOverTime
+		var err error
+		switch m.Name {
+		case "dedicated":
+			row = planOverTime{Peak: alone.peak(), GPUHours: dedicated, Basis: basisReplay}
+		case "greedy", "peak":
+			row, err = c.replayed(ctx, in, m.Name == "peak")
+		default:
+			row, err = c.sampled(ctx, in, m, start, end)
+		}
+		if interrupted(err) {
+			s.Partial = true
+			return
+		}
+		if err != nil {
+			s.Notes = append(s.Notes, fmt.Sprintf("over time, %s: %v", m.Name, err))
+			continue
+		}
+		row.Method = m.Name
+		row.Average = row.GPUHours / end.Sub(start).Hours()
+		row.Saved = 1 - row.GPUHours/dedicated
+		s.OverTime = append(s.OverTime, row)
+	}
+}
+
+// replayed runs the greedy step for every arrival on as many GPUs as are needed.
+func (c *planCommand) replayed(ctx context.Context, in *planInput, atPeak bool) (planOverTime, error) {
+	slowest := 1.0
+	for j := range in.jobs {
+		slowest = min(slowest, in.jobs[j].Floor)
+	}
+	pool := cluster.Uniform(1, concurrency(in.jobs, 1/slowest).peak())
+	p := in.problem(c.Sharing.options())
+	if atPeak {
+		p = p.AtPeak()
+	}
+	r, err := sim.Run(ctx, sim.Config{Cluster: pool, Jobs: in.jobs, Order: policy.FIFO(), Placer: policy.NewSharing(p, pool)})
+	if err != nil {
+		return planOverTime{}, err
+	}
+	return planOverTime{Peak: r.PeakGPUs, GPUHours: r.GPUHours, Basis: basisReplay}, ctx.Err()
+}
+
+// sampled plans the running jobs of evenly spread instants.
+func (c *planCommand) sampled(ctx context.Context, in *planInput, m placement.Method, start, end unit.Time) (planOverTime, error) {
+	row := planOverTime{Basis: basisSampled}
+	step := end.Sub(start) / timeSamples
+	for i := range timeSamples {
+		running := in.at(start.Add(step*time.Duration(i) + step/2))
+		p := running.problem(c.Sharing.options())
+		q, err := m.Pack(ctx, p)
+		if err != nil {
+			return row, err
+		}
+		f := p.Figures(q)
+		row.Peak = max(row.Peak, f.GPUs)
+		row.GPUHours += float64(f.GPUs) / f.MeanPerformance * step.Hours()
+	}
+	return row, nil
+}
+
+// at is the jobs that run at an instant.
+func (in *planInput) at(t unit.Time) *planInput {
+	running := &planInput{table: in.table}
+	for j := range in.jobs {
+		if job := &in.jobs[j]; job.Submit <= t && t < job.Submit.Add(job.Duration) {
+			running.jobs = append(running.jobs, *job)
+			running.profiles = append(running.profiles, in.profiles[j])
+		}
+	}
+	return running
+}
+
+// steps is a number of workers that changes over time, ascending.
+type steps []sim.Usage
+
+// concurrency is how many workers run if each job starts when submitted and runs stretch times as long as alone.
+func concurrency(jobs []cluster.Job, stretch float64) steps {
+	var changes steps
+	for j := range jobs {
+		job := &jobs[j]
+		run := time.Duration(float64(job.Duration) * stretch)
+		changes = append(changes, sim.Usage{At: job.Submit, GPUs: job.Workers}, sim.Usage{At: job.Submit.Add(run), GPUs: -job.Workers})
+	}
+	slices.SortFunc(changes, func(a, b sim.Usage) int {
+		if a.At != b.At {
+			return int(min(1, max(-1, a.At-b.At)))
+		}
+		return a.GPUs - b.GPUs // ends first
+	})
+	running := 0
+	for i := range changes {
+		running += changes[i].GPUs
+		changes[i].GPUs = running
+	}
+	return changes
+}
+
+func (s steps) span() (start, end unit.Time) {
+	if len(s) == 0 {
+		return 0, 0
+	}
+	return s[0].At, s[len(s)-1].At
+}
+
+func (s steps) peak() int {
+	most := 0
+	for _, u := range s {
+		most = max(most, u.GPUs)
+	}
+	return most
+}
+
+// hours is the GPU-hours under the curve.
+func (s steps) hours() float64 {
+	sum := 0.0
+	for i := 1; i < len(s); i++ {
+		sum += float64(s[i-1].GPUs) * s[i].At.Sub(s[i-1].At).Hours()
+	}
+	return sum
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/report/page"
+)
+
+// simOutputs are the files that a study writes beside what it shows. They are opened before the work starts.
+type simOutputs struct {
+	html *os.File
+	dir  string
+}
+
+func (c *simCommand) openOutputs() (*simOutputs, error) {
+	o := &simOutputs{dir: c.CSV}
+	if c.CSV != "" {
+		if err := os.MkdirAll(c.CSV, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if c.HTML != "" {
+		var err error
+		if o.html, err = create(c.HTML); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// close gives the files back; what was written has been checked by write.
+func (o *simOutputs) close() {
+	if o.html != nil {
+		_ = o.html.Close()
+	}
+}
+
+func (o *simOutputs) write(study *simStudy, s *session, c *simCommand) error {
+	if o.dir != "" {
+		if err := study.writeCSV(o.dir); err != nil {
+			return err
+		}
+	}
+	if o.html == nil {
+		return nil
+	}
+	if err := page.HTML(o.html, study.page(s, c)); err != nil {
+		return err
+	}
+	return o.html.Sync()
+}
+
+// page is the study as the HTML report shows it.
+func (s *simStudy) page(out *session, c *simCommand) page.Study {
+	p := page.Study{Title: "weft sim " + filepath.Base(c.Trace), Command: "weft " + strings.Join(out.args, " "), Verdict: s.verdict(),
+		Table: *s.table(), Excluded: s.excluded(), Notes: s.Notes}
+	if s.Partial {
+		p.Partial = "interrupted: what had ended by then"
+	}
+	for _, r := range s.Policies {
+		p.Runs = append(p.Runs, s.pageRun(r))
+	}
+	return p
+}
+
+func (s *simStudy) pageRun(r *simRun) page.Run {
+	run := page.Run{Name: r.name(), Floor: s.floor}
+	if r.result == nil {
+		return run
+	}
+	for _, o := range r.result.Outcomes {
+		if o.Ended {
+			run.JCTSeconds = append(run.JCTSeconds, o.JCT().Seconds())
+			run.Slowdowns = append(run.Slowdowns, o.Slowdown)
+		}
+	}
+	for _, u := range r.result.Usage {
+		run.Usage = append(run.Usage, page.Step{At: u.At, GPUs: u.GPUs})
+	}
+	for _, x := range r.result.Spans {
+		run.Bars = append(run.Bars, page.Bar{Job: s.jobs[x.Job].ID, GPU: int(x.GPU), Start: x.Start, End: x.End,
+			Below: r.result.Outcomes[x.Job].Broken})
+	}
+	run.GPUNames = gpuNames(r.nodes)
+	return run
+}
+
+// gpuNames names GPUs by node and index: "n3/gpu1", or the node's own name.
+func gpuNames(c cluster.Cluster) []string {
+	var names []string
+	for i, n := range c.Nodes {
+		node := n.Name
+		if node == "" {
+			node = fmt.Sprintf("n%d", i)
+		}
+		for g := range n.GPUs {
+			names = append(names, fmt.Sprintf("%s/gpu%d", node, g))
+		}
+	}
+	return names
+}
+
+// writeCSV writes policies.csv and one file of jobs for each run.
+func (s *simStudy) writeCSV(dir string) error {
+	rows := [][]string{{"policy", "placement", "share", "workload", "avg_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "avg_queue_s",
+		"makespan_s", "gpu_hours", "peak_gpus", "utilisation", "allocation_pct", "broken_floors", "migrations", "preemptions", "jobs"}}
+	for _, r := range s.Policies {
+		rows = append(rows, []string{r.Policy, r.Placement, r.Share, r.Workload, number(r.AvgJCT), number(r.MedianJCT), number(r.P95JCT),
+			number(r.P99JCT), number(r.AvgQueue), number(r.Makespan), number(r.GPUHours), strconv.Itoa(r.PeakGPUs), number(r.Utilisation),
+			number(r.Allocation), strconv.Itoa(r.BrokenFloors), strconv.Itoa(r.Migrations), strconv.Itoa(r.Preemptions), strconv.Itoa(r.Jobs)})
+		if err := s.writeRun(dir, r); err != nil {
+			return err
+		}
+	}
+	return writeRows(filepath.Join(dir, "policies.csv"), rows)
+}
+
+// writeRun writes the jobs of a run, or the curves of a fill-up.
+func (s *simStudy) writeRun(dir string, r *simRun) error {
+	file := filepath.Join(dir, strings.ReplaceAll(r.name(), " ", "-")+".csv")
+	if len(r.Seeds) > 0 {
+		rows := [][]string{{"seed", "arrived_pct", "allocation_pct", "fragmentation_pct"}}
+		for _, seed := range r.Seeds {
+			for _, p := range seed.Curve {
+				rows = append(rows, []string{strconv.FormatInt(seed.Seed, 10), strconv.Itoa(p.Arrived), number(p.Allocation), number(p.Fragmentation)})
+			}
+		}
+		return writeRows(file, rows)
+	}
+	rows := [][]string{{"job", "submit_s", "start_s", "end_s", "jct_s", "queue_s", "slowdown", "below_floor", "preemptions", "migrations"}}
+	for _, o := range r.result.Outcomes {
+		if !o.Ended {
+			continue
+		}
+		id := strconv.Itoa(o.Job)
+		if o.Job < len(s.jobs) {
+			id = s.jobs[o.Job].ID
+		}
+		rows = append(rows, []string{id, number(o.Submit.Seconds()), number(o.Start.Seconds()), number(o.End.Seconds()), number(o.JCT().Seconds()),
+			number(o.Queue().Seconds()), number(o.Slowdown), strconv.FormatBool(o.Broken), strconv.Itoa(o.Preemptions), strconv.Itoa(o.Migrations)})
+	}
+	return writeRows(file, rows)
+}
+
+func writeRows(path string, rows [][]string) error {
+	f, err := create(path)
+	if err != nil {
+		return err
+	}
+	if err := csv.NewWriter(f).WriteAll(rows); err != nil {
+		_ = f.Close() // the write error says more
+		return err
+	}
+	return f.Close()
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+
+	"weft.dev/weft/internal/report"
+	"weft.dev/weft/internal/trace"
+)
+
+// verdict is the answer in one sentence.
+func (s *simStudy) verdict() string {
+	if len(s.Policies) == 0 {
+		return "Nothing was replayed."
+	}
+	first := s.Policies[0]
+	if s.fill > 0 {
+		return fmt.Sprintf("%s GPUs filled until %s of them were asked for.", report.Count(first.gpus), report.Percent(s.fill))
+	}
+	if first.Jobs == 0 {
+		return "No job was replayed."
+	}
+	if dedicated, shared := s.sharingPair(); shared != nil {
+		return fmt.Sprintf("%s jobs. Sharing GPUs (%s) needs %s GPU-hours against %s, %s; mean completion %s against %s; %s floors broken.",
+			report.Count(first.Jobs), shared.Share, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
+			report.Change(shared.GPUHours/dedicated.GPUHours-1), report.Seconds(shared.AvgJCT), report.Seconds(dedicated.AvgJCT),
+			report.Count(shared.BrokenFloors))
+	}
+	return fmt.Sprintf("%s jobs, %s events at %s a second.", report.Count(first.Jobs), report.Count(first.Events), report.Amount(first.EventsPerSecond))
+}
+
+// sharingPair is the first run without sharing and the first with it of the same policy.
+func (s *simStudy) sharingPair() (dedicated, shared *simRun) {
+	for _, a := range s.Policies {
+		for _, b := range s.Policies {
+			if a.Share == shareNever && b.Share != shareNever && a.Policy == b.Policy && a.GPUHours > 0 {
+				return a, b
+			}
+		}
+	}
+	return nil, nil
+}
+
+// excluded is what no run replayed, a reason once, at its largest count.
+func (s *simStudy) excluded() trace.Exclusions {
+	var all trace.Exclusions
+	for _, r := range s.Policies {
+		for _, x := range r.Excluded {
+			known := 0
+			for _, y := range all {
+				if y.Reason == x.Reason {
+					known = y.Rows
+				}
+			}
+			all.Count(x.Reason, max(0, x.Rows-known))
+		}
+	}
+	return all
+}
