@@ -24,7 +24,7 @@ type simCommand struct {
 
 	Policy    []string `default:"fifo" help:"Who runs next: fifo, sjf, srtf, srsf, tiresias; antman with --format muri."`
 	Share     []string `default:"never" help:"Whether GPUs are shared: never, always (memory permitting), floor (while every floor holds)."`
-	Placement []string `placeholder:"P" help:"Where: consolidated, firstfit, bestfit, dotprod, clustering, packing, fgd, random without sharing (default consolidated); greedy with it."`
+	Placement []string `placeholder:"P" help:"Where: consolidated, firstfit, bestfit, dotprod, clustering, packing, fgd, random without sharing (default consolidated); greedy or heuristic (greedy that also moves jobs to close gaps) with it."`
 	Own       bool     `help:"Replay muri and pollux traces by weft's own rules, not by those of the simulators they were published with."`
 
 	Fill  float64 `placeholder:"F" help:"With --format openb: fill the cluster until F times its GPUs were asked for, without departures."`
@@ -53,10 +53,11 @@ const (
 	shareFloor  = "floor"
 )
 
-// placementConsolidated and placementGreedy are the defaults without and with sharing.
+// Placements of our own; consolidated and greedy are the defaults without and with sharing.
 const (
 	placementConsolidated = "consolidated"
 	placementGreedy       = "greedy"
+	placementHeuristic    = "heuristic"
 )
 
 // variant is one run: who runs next, where, and whether GPUs are shared.
@@ -132,7 +133,7 @@ func (c *simCommand) check() ([]variant, error) {
 	if err := errors.Join(c.Read.check(), c.Sharing.check(), c.checkCluster()); err != nil {
 		return nil, err
 	}
-	shared, unshared := []string{placementGreedy}, append([]string{placementConsolidated}, policy.ScoredNames()...)
+	shared, unshared := []string{placementGreedy, placementHeuristic}, append([]string{placementConsolidated}, policy.ScoredNames()...)
 	for _, list := range []struct {
 		flag           string
 		values, choice []string

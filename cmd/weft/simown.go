@@ -92,7 +92,11 @@ func (c *simCommand) placer(v variant, machines cluster.Cluster, jobs []cluster.
 		if o.GPUMemory == 0 {
 			o.GPUMemory = leastMemory(machines)
 		}
-		return policy.NewSharing(placement.NewProblem(jobs, table, profiles, o), machines), nil
+		p := placement.NewProblem(jobs, table, profiles, o)
+		if v.placement == placementHeuristic {
+			return policy.NewDraining(p, machines, c.RestartCost), nil
+		}
+		return policy.NewSharing(p, machines), nil
 	case v.placement == placementConsolidated:
 		return policy.NewConsolidated(machines, jobs), nil
 	}

@@ -117,6 +117,23 @@ func (o *Overlay) delete(w Worker, g GPU) {
 // Checkpoint is the present point.
 func (o *Overlay) Checkpoint() Mark { return Mark(len(o.journal)) }
 
+// Since calls yield for every worker that changed after the mark, once, in order of its first change, with the GPU it was
+// on then.
+func (o *Overlay) Since(m Mark, yield func(w Worker, from GPU)) {
+	seen := map[Worker]bool{}
+	for _, c := range o.journal[m:] {
+		if seen[c.worker] {
+			continue
+		}
+		seen[c.worker] = true
+		from := c.gpu
+		if c.added {
+			from = NoGPU
+		}
+		yield(c.worker, from)
+	}
+}
+
 // Rollback undoes every change since the mark, last first, and calls touched (which may be nil) with the GPU of
 // each undone change.
 func (o *Overlay) Rollback(m Mark, touched func(GPU)) {

@@ -92,6 +92,16 @@ func (k *Packer) kindsAt(g cluster.GPU) string {
 // emptyGPU moves every resident elsewhere, or changes nothing.
 func (k *Packer) emptyGPU(g cluster.GPU) bool {
 	mark := k.overlay.Checkpoint()
+	if !k.vacate(g) {
+		k.overlay.Rollback(mark, k.reindex)
+		return false
+	}
+	k.overlay.Commit()
+	return true
+}
+
+// vacate moves every resident elsewhere. Where it fails, some have moved.
+func (k *Packer) vacate(g cluster.GPU) bool {
 	residents := slices.Clone(k.overlay.Residents(g))
 	for _, w := range residents {
 		k.overlay.Remove(w)
@@ -99,12 +109,33 @@ func (k *Packer) emptyGPU(g cluster.GPU) bool {
 	k.reindex(g)
 	for _, w := range residents {
 		if !k.relocate(w) {
-			k.overlay.Rollback(mark, k.reindex)
 			return false
 		}
 	}
-	k.overlay.Commit()
 	return true
+}
+
+// Drain tries to empty a GPU in use, moving its residents to other GPUs in use, some of whose residents may move on in
+// turn. It changes nothing when the GPU does not empty, or when worth refuses the jobs that would move, each listed
+// once in order of its first worker to move; else it returns them.
+func (k *Packer) Drain(g cluster.GPU, worth func(moved []int) bool) (moved []int) {
+	if len(k.overlay.Residents(g)) == 0 {
+		return nil
+	}
+	mark := k.overlay.Checkpoint()
+	if k.vacate(g) {
+		k.overlay.Since(mark, func(w cluster.Worker, from cluster.GPU) {
+			if job := k.p.Job(w); k.overlay.Place(w) != from && !slices.Contains(moved, job) {
+				moved = append(moved, job)
+			}
+		})
+		if worth(moved) {
+			k.overlay.Commit()
+			return moved
+		}
+	}
+	k.overlay.Rollback(mark, k.reindex)
+	return nil
 }
 
 // relocate puts a worker on a GPU in use, directly or by a swap.

@@ -256,6 +256,16 @@ func (k *Packer) InUse() int { return k.inUse }
 // Residents of a GPU in ascending order; valid until the next change, and not to be changed.
 func (k *Packer) Residents(g cluster.GPU) []cluster.Worker { return k.overlay.Residents(g) }
 
+// GPUsOf is the GPU of each worker of a placed job, in order.
+func (k *Packer) GPUsOf(job int) []cluster.GPU {
+	first, end := k.p.WorkersOf(job)
+	gpus := make([]cluster.GPU, 0, end-first)
+	for w := first; w < end; w++ {
+		gpus = append(gpus, k.overlay.Place(w))
+	}
+	return gpus
+}
+
 // Rate of a placed job: that of its slowest worker, as a share of standalone speed.
 func (k *Packer) Rate(job int) float64 {
 	rate := 1.0

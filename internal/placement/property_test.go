@@ -162,7 +162,15 @@ func TestPackerConserves(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			j := rapid.IntRange(0, len(s.jobs)-1).Draw(t, "job")
 			before := k.overlay.Snapshot()
-			if running[j] && rapid.Bool().Draw(t, "put back") {
+			if rapid.IntRange(0, 4).Draw(t, "drain") == 0 {
+				g := cluster.GPU(rapid.IntRange(0, k.overlay.GPUs()-1).Draw(t, "GPU"))
+				inUse, worth := k.InUse(), rapid.Bool().Draw(t, "worth")
+				moved := k.Drain(g, func([]int) bool { return worth })
+				if drained := len(moved) > 0; drained && (k.InUse() != inUse-1 || !worth) ||
+					!drained && !sameResidents(before, k.overlay.Snapshot()) {
+					t.Fatalf("drain of GPU %d moved %v, worth %t, %d GPUs in use before, %d after", g, moved, worth, inUse, k.InUse())
+				}
+			} else if running[j] && rapid.Bool().Draw(t, "put back") {
 				first, end := p.WorkersOf(j)
 				var gpus []cluster.GPU
 				for w := first; w < end; w++ {

@@ -53,11 +53,15 @@ func (s *Sharing) Place(job int) ([]Slot, bool) {
 	}
 	s.gpus[job] = gpus
 	s.touch(job, gpus)
+	return s.slotsOf(gpus), true
+}
+
+func (s *Sharing) slotsOf(gpus []cluster.GPU) []Slot {
 	slots := make([]Slot, len(gpus))
 	for i, g := range gpus {
 		slots[i] = s.slots[g]
 	}
-	return slots, true
+	return slots
 }
 
 // Retake implements Retaker.

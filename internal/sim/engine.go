@@ -13,9 +13,11 @@ type engine struct {
 	part
 	order       policy.Order
 	placer      policy.Placer
-	rater       policy.Rater   // nil when jobs do not slow each other down
-	retaker     policy.Retaker // nil when the placer is none
-	fitter      policy.Fitter  // nil when the placer is none
+	rater       policy.Rater    // nil when jobs do not slow each other down
+	retaker     policy.Retaker  // nil when the placer is none
+	fitter      policy.Fitter   // nil when the placer is none
+	adjuster    policy.Adjuster // nil when the placer moves nobody
+	due         unit.Time       // when the adjuster is to be called at the latest
 	restartCost time.Duration
 	line        line
 	progress    *progress
@@ -28,6 +30,7 @@ type engine struct {
 	occupancy occupancy
 	result    tally
 	onRate    func(job int, rate float64)
+	onMove    func(job int, slots []policy.Slot, pause time.Duration)
 	err       error
 }
 
@@ -35,9 +38,11 @@ type engine struct {
 type line interface {
 	// add puts a job at its place among the waiting.
 	add(job int32)
-	// gone says that a running job ended; moved, that it went to another queue.
+	// gone says that a running job ended; moved, that it went to another queue; freed, that running jobs may have made
+	// room by going to other GPUs.
 	gone(job int32)
 	moved(job int32)
+	freed()
 	// serve gives GPUs to whoever is to have them now.
 	serve()
 }
@@ -57,7 +62,8 @@ func newEngine(cfg Config, p part, placer policy.Placer, progress *progress) *en
 	e.rater, _ = placer.(policy.Rater)
 	e.retaker, _ = placer.(policy.Retaker)
 	e.fitter, _ = placer.(policy.Fitter)
-	e.onRate = e.takeRate
+	e.adjuster, _ = placer.(policy.Adjuster)
+	e.onRate, e.onMove, e.due = e.takeRate, e.takeMove, unit.Never
 	if cfg.Order.Preemptive {
 		e.line = newPreemptiveLine(e)
 	} else {
@@ -80,6 +86,7 @@ func (e *engine) run(done <-chan struct{}) error {
 		if at == unit.Never {
 			break
 		}
+		at = min(at, e.due)
 		select {
 		case <-done:
 			e.result.partial = true
@@ -91,6 +98,9 @@ func (e *engine) run(done <-chan struct{}) error {
 		e.occupancy.pass(at)
 		e.endJobs()
 		e.submitJobs()
+		if e.adjuster != nil {
+			e.adjust()
+		}
 		e.line.serve()
 		if e.rater != nil {
 			e.rater.Rates(e.onRate)
@@ -142,6 +152,28 @@ func (e *engine) submitJobs() {
 	}
 }
 
+// adjust lets the placer move running jobs.
+func (e *engine) adjust() {
+	if e.due = e.adjuster.Adjust(e.now, e.onMove); e.due <= e.now {
+		e.err = fmt.Errorf("placer wants to be called again at %d ns, and it is %d ns", int64(e.due), int64(e.now))
+	}
+}
+
+// takeMove is what an Adjuster reports to.
+func (e *engine) takeMove(job int, slots []policy.Slot, pause time.Duration) {
+	if job < 0 || job >= len(e.jobs) || e.events.at[job] < 0 || len(slots) != e.jobs[job].Workers || pause < 0 {
+		e.err = fmt.Errorf("placer moved job %d to %d GPUs for %v", job, len(slots), pause)
+		return
+	}
+	e.advance(int32(job))
+	e.vacate(int32(job))
+	s := &e.state[job]
+	s.slots = slots
+	s.migrations++
+	e.settleIn(int32(job), pause)
+	e.line.freed()
+}
+
 // misfit says why a job could never run, as far as that can be known without trying; "" when it may.
 func (e *engine) misfit(job int32) string {
 	j := &e.jobs[job]
@@ -175,13 +207,19 @@ func (e *engine) refuseWaiting(job int32) {
 
 // start lets a job that got slots run: for the first time, again, or elsewhere.
 func (e *engine) start(job int32) {
-	s := &e.state[job]
-	s.last, s.stay, s.rate = e.now, e.now, 1
-	if s.begun {
-		s.pause = e.restartCost
+	pause := time.Duration(0)
+	if s := &e.state[job]; s.begun {
+		pause = e.restartCost
 	} else {
 		s.begun, s.first = true, e.now
 	}
+	e.settleIn(job, pause)
+}
+
+// settleIn begins a job's stay on its slots, with a pause before it works on.
+func (e *engine) settleIn(job int32, pause time.Duration) {
+	s := &e.state[job]
+	s.last, s.stay, s.rate, s.pause = e.now, e.now, 1, pause
 	given := e.occupancy.enter(job, e.jobs[job].Share, s.slots)
 	if len(s.slots) != e.jobs[job].Workers || e.rater == nil && given > int32(unit.WholeGPU) {
 		e.err = fmt.Errorf("placer gave job %d %d GPUs of which one is given out to %d/1000", e.index[job], len(s.slots), given)

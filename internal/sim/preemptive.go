@@ -90,6 +90,9 @@ func (l *preemptiveLine) moved(job int32) {
 	l.insert(r)
 }
 
+// freed does not matter: every pass asks anew.
+func (l *preemptiveLine) freed() {}
+
 func (l *preemptiveLine) find(job int32) int {
 	return slices.IndexFunc(l.running, func(r runner) bool { return r.job == job })
 }

@@ -19,6 +19,8 @@ func (l *strictLine) gone(int32) {
 // moved does not matter to a running job here: it keeps its GPUs.
 func (l *strictLine) moved(int32) {}
 
+func (l *strictLine) freed() { l.refused = 0 }
+
 func (l *strictLine) serve() {
 	for len(l.waiting) > 0 {
 		job := l.waiting[0].job

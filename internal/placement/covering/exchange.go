@@ -1,7 +1,6 @@
 package covering
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -83,7 +82,7 @@ func (x *exchange) more(id, t int32) int32 {
 	if next == unknown {
 		x.b.spend(askSteps)
 		c := x.columns[id]
-		at, _ := slices.BinarySearchFunc(c, t, func(a, b int32) int { return cmp.Compare(a, b) })
+		at, _ := slices.BinarySearch(c, t)
 		c = slices.Insert(slices.Clone(c), at, t)
 		next = refused
 		if x.l.fits(c) {

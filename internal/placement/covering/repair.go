@@ -5,9 +5,9 @@ import (
 )
 
 const (
-	// repairLeast and repairMost bound the configurations of one repair: few enough to be solved in about a
-	// millisecond, enough to hold the odd circles that rounding leaves half open.
-	repairLeast, repairMost = 6, 24
+	// repairLeast and repairMost bound the configurations of one repair: from three that become two, to as many as are
+	// solved in about a millisecond and hold most odd circles that rounding leaves half open.
+	repairLeast, repairMost = 3, 24
 	// repairTries is how many repairs in a row may gain nothing before the plan is taken as it is.
 	repairTries = 500
 	// lossless is the loss below which a configuration counts as fully used.
@@ -21,6 +21,7 @@ const (
 func (r *rounder) repair(s *Solution) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for try := 0; try < repairTries && len(r.best) > r.target && r.b.left >= 0; try++ {
+		r.b.spend(len(r.best))
 		chosen := r.choose(s, rng)
 		part := newPlan(make([]int, len(r.l.p.Demand)))
 		for i, c := range r.best {
@@ -69,7 +70,8 @@ func (r *rounder) choose(s *Solution, rng *rand.Rand) []bool {
 			lossy = append(lossy, i)
 		}
 	}
-	size := min(len(r.best), repairLeast+rng.IntN(repairMost-repairLeast+1))
+	most := max(repairLeast, min(repairMost, 2*len(r.best)/3)) // the dives have tried the whole
+	size := min(len(r.best), repairLeast+rng.IntN(most-repairLeast+1))
 	rng.Shuffle(len(lossy), func(i, j int) { lossy[i], lossy[j] = lossy[j], lossy[i] })
 	for _, i := range lossy[:min(len(lossy), (size+1)/2)] {
 		chosen[i] = true
@@ -87,6 +89,6 @@ func (r *rounder) choose(s *Solution, rng *rand.Rand) []bool {
 func (r *rounder) cover(part *plan) []column {
 	rest := r.relax(part, nil)
 	sub := &rounder{l: r.l, b: r.b, target: wholeAbove(rest.Bound)}
-	sub.search(part, rest, 2)
+	sub.search(part, rest, 1)
 	return sub.best
 }

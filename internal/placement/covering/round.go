@@ -30,7 +30,7 @@ func Round(p Problem, s *Solution, maxSteps int) [][]int {
 	if p.Penalty != nil {
 		configs = newExchange(s.lattice, configs, b).run()
 	}
-	slices.SortFunc(configs, func(a, b column) int { return slices.Compare(a, b) })
+	slices.SortFunc(configs, slices.Compare)
 	list := make([][]int, len(configs))
 	for i, c := range configs {
 		list[i] = c.ints()

@@ -161,7 +161,7 @@ func (s *solver) rebase(b, v int32) {
 	start := slices.Index(r.nodes, child)
 	size := len(r.nodes)
 	for i := start; i != 0; {
-		link := none
+		var link int32
 		if i%2 == 0 {
 			link = r.links[i-2]
 			i -= 2

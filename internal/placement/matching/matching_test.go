@@ -118,7 +118,7 @@ func certify(t rapid.TB, n int, edges []Edge) (size int, cost float64, nested in
 	weight := int64(0)
 	for a := range s.g.head {
 		slack := s.slack(int32(a))
-		for x := int32(s.g.tail[a]); x != none; x = s.parent[x] {
+		for x := s.g.tail[a]; x != none; x = s.parent[x] {
 			if slices.Contains(s.appendVertices(nil, x), s.g.head[a]) {
 				slack += s.z[x]
 			}

@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/placement"
+	"weft.dev/weft/internal/unit"
+)
+
+// drainFactor is how many times its cost in GPU time a migration must be expected to save: expectations are rough, and
+// a cluster that moves jobs for nothing angers their users.
+const drainFactor = 2
+
+// Draining is Sharing that closes gaps: when a job leaves, the GPUs it was on are tried to be emptied by moving their
+// other residents to GPUs in use. A migration costs every worker of a moved job the pause; it saves the GPU until its
+// last resident would have left. Nobody knows when that is: a job is expected to run on for as long as it has run, for
+// run times are heavy-tailed.
+type Draining struct {
+	*Sharing
+	pause   time.Duration
+	now     unit.Time
+	started []unit.Time // of each job that has been placed
+	left    []cluster.GPU
+}
+
+// NewDraining makes a Draining placer for the jobs of a problem on a cluster. pause is how long a moved job makes no
+// progress.
+func NewDraining(p *placement.Problem, c cluster.Cluster, pause time.Duration) *Draining {
+	return &Draining{Sharing: NewSharing(p, c), pause: pause, started: make([]unit.Time, len(p.Jobs()))}
+}
+
+// Place implements Placer.
+func (d *Draining) Place(job int) ([]Slot, bool) {
+	slots, ok := d.Sharing.Place(job)
+	if ok {
+		d.started[job] = d.now
+	}
+	return slots, ok
+}
+
+// Release implements Placer.
+func (d *Draining) Release(job int, slots []Slot) {
+	d.left = append(d.left, d.gpus[job]...)
+	d.Sharing.Release(job, slots)
+}
+
+// Adjust implements Adjuster.
+func (d *Draining) Adjust(now unit.Time, moved func(job int, slots []Slot, pause time.Duration)) unit.Time {
+	d.now = now
+	slices.Sort(d.left)
+	for _, g := range slices.Compact(d.left) {
+		for _, job := range d.packer.Drain(g, func(jobs []int) bool { return d.worth(g, jobs) }) {
+			d.touch(job, d.gpus[job])
+			d.gpus[job] = d.packer.GPUsOf(job)
+			d.touch(job, d.gpus[job])
+			d.rates[job] = 1 // a moved job starts anew at its own speed until told otherwise
+			moved(job, d.slotsOf(d.gpus[job]), d.pause)
+		}
+	}
+	d.left = d.left[:0]
+	return unit.Never
+}
+
+// worth weighs the GPU time saved by emptying g against what moving jobs costs.
+func (d *Draining) worth(g cluster.GPU, jobs []int) bool {
+	saved, cost := time.Duration(0), time.Duration(0)
+	for _, job := range jobs {
+		if slices.Contains(d.gpus[job], g) {
+			saved = max(saved, d.now.Sub(d.started[job]))
+		}
+		cost += d.pause * time.Duration(d.problem.Jobs()[job].Workers)
+	}
+	return saved >= drainFactor*cost
+}
