@@ -63,12 +63,35 @@ func (f *sharingFlags) check() error {
 	return nil
 }
 
-// open is a file by name, or the standard input for "-".
+// open is a file by name, or the standard input for "-". Reading it reports progress.
 func (s *session) open(path string) (io.ReadCloser, error) {
 	if path == "-" {
-		return io.NopCloser(s.stdin), nil
+		return &counted{ReadCloser: io.NopCloser(s.stdin), s: s}, nil
 	}
-	return os.Open(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &counted{ReadCloser: f, s: s}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		r.total = info.Size()
+	}
+	return r, nil
+}
+
+// counted reports how much of an input has been read.
+type counted struct {
+	io.ReadCloser
+	s           *session
+	done, total int64 // bytes; total is 0 when unknown
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.done += int64(n)
+	c.s.progress.Report("read", int(c.done>>20), int(c.total>>20), "MiB")
+	return n, err
 }
 
 // readFile opens a file, reads it and closes it.

@@ -33,6 +33,7 @@ const (
 type commands struct {
 	Plan     planCommand     `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
 	Sim      simCommand      `cmd:"" help:"Replay recorded jobs on a described cluster."`
+	Demo     demoCommand     `cmd:"" help:"Plan and simulate a generated cluster."`
 	Generate generateCommand `cmd:"" help:"Write a synthetic job log to try the other commands on."`
 
 	Color string `enum:"auto,always,never" default:"auto" help:"Colour the output: auto, always or never."`

@@ -23,8 +23,8 @@ const (
 	basisSampled = "sampled"
 )
 
-// timeSamples is how many instants a sampled figure looks at: the error of an average over a day's rhythm is then a
-// few per cent.
+// timeSamples is how many instants a sampled figure looks at. Each stands for an equal part of the workers' time, so
+// busy hours count by what runs in them; the busiest instant is looked at besides.
 const timeSamples = 48
 
 // overTime adds the figures over the time of the log.
@@ -46,7 +46,7 @@ func (s *planStudy) overTime(ctx context.Context, out *session, c *planCommand, 
 		case "greedy", "peak":
 			row, err = c.replayed(ctx, in, m.Name == "peak")
 		default:
-			row, err = c.sampled(ctx, in, m, start, end)
+			row, err = c.sampled(ctx, in, m, alone)
 		}
 		if interrupted(err) {
 			s.Partial = true
@@ -81,12 +81,12 @@ func (c *planCommand) replayed(ctx context.Context, in *planInput, atPeak bool) 
 	return planOverTime{Peak: r.PeakGPUs, GPUHours: r.GPUHours, Basis: basisReplay}, ctx.Err()
 }
 
-// sampled plans the running jobs of evenly spread instants.
-func (c *planCommand) sampled(ctx context.Context, in *planInput, m placement.Method, start, end unit.Time) (planOverTime, error) {
+// sampled plans the jobs that run at some instants.
+func (c *planCommand) sampled(ctx context.Context, in *planInput, m placement.Method, alone steps) (planOverTime, error) {
 	row := planOverTime{Basis: basisSampled}
-	step := end.Sub(start) / timeSamples
-	for i := range timeSamples {
-		running := in.at(start.Add(step*time.Duration(i) + step/2))
+	busiest, instants := alone.samples(timeSamples)
+	for i, t := range append(instants, busiest) {
+		running := in.at(t)
 		p := running.problem(c.Sharing.options())
 		q, err := m.Pack(ctx, p)
 		if err != nil {
@@ -94,7 +94,9 @@ func (c *planCommand) sampled(ctx context.Context, in *planInput, m placement.Me
 		}
 		f := p.Figures(q)
 		row.Peak = max(row.Peak, f.GPUs)
-		row.GPUHours += float64(f.GPUs) / f.MeanPerformance * step.Hours()
+		if i < timeSamples {
+			row.GPUHours += alone.hours() / timeSamples * float64(f.GPUs) / f.MeanPerformance / float64(p.Workers())
+		}
 	}
 	return row, nil
 }
@@ -149,6 +151,30 @@ func (s steps) peak() int {
 		most = max(most, u.GPUs)
 	}
 	return most
+}
+
+// samples are n instants, each in the middle of an equal part of the area under the curve, and the busiest instant.
+func (s steps) samples(n int) (busiest unit.Time, instants []unit.Time) {
+	total, sum, most := s.hours(), 0.0, 0
+	for i := 1; i < len(s); i++ {
+		if s[i-1].GPUs > most {
+			most, busiest = s[i-1].GPUs, s[i-1].At
+		}
+		length := s[i].At.Sub(s[i-1].At)
+		area := float64(s[i-1].GPUs) * length.Hours()
+		for len(instants) < n && area > 0 {
+			part := ((float64(len(instants))+0.5)/float64(n)*total - sum) / area
+			if part >= 1 {
+				break
+			}
+			instants = append(instants, s[i-1].At.Add(time.Duration(part*float64(length))))
+		}
+		sum += area
+	}
+	for len(instants) < n { // rounding left the last one out
+		instants = append(instants, busiest)
+	}
+	return busiest, instants
 }
 
 // hours is the GPU-hours under the curve.

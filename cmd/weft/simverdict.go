@@ -20,24 +20,27 @@ func (s *simStudy) verdict() string {
 		return "No job was replayed."
 	}
 	if dedicated, shared := s.sharingPair(); shared != nil {
-		return fmt.Sprintf("%s jobs. Sharing GPUs (%s) needs %s GPU-hours against %s, %s; mean completion %s against %s; %s floors broken.",
-			report.Count(first.Jobs), shared.Share, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
+		return fmt.Sprintf("%s jobs. Under %s, sharing GPUs (%s, %s) needs %s GPU-hours against %s, %s; mean completion %s against %s; %s floors broken.",
+			report.Count(first.Jobs), shared.Policy, shared.Share, shared.Placement, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
 			report.Change(shared.GPUHours/dedicated.GPUHours-1), report.Seconds(shared.AvgJCT), report.Seconds(dedicated.AvgJCT),
 			report.Count(shared.BrokenFloors))
 	}
 	return fmt.Sprintf("%s jobs, %s events at %s a second.", report.Count(first.Jobs), report.Count(first.Events), report.Amount(first.EventsPerSecond))
 }
 
-// sharingPair is the first run without sharing and the first with it of the same policy.
+// sharingPair is the first run without sharing, and of those with it under the same policy the one that needs the
+// fewest GPU-hours.
 func (s *simStudy) sharingPair() (dedicated, shared *simRun) {
-	for _, a := range s.Policies {
-		for _, b := range s.Policies {
-			if a.Share == shareNever && b.Share != shareNever && a.Policy == b.Policy && a.GPUHours > 0 {
-				return a, b
-			}
+	for _, r := range s.Policies {
+		switch {
+		case r.Share == shareNever && dedicated == nil && r.GPUHours > 0:
+			dedicated = r
+		case r.Share == shareNever || dedicated == nil || r.Policy != dedicated.Policy:
+		case shared == nil || r.GPUHours < shared.GPUHours:
+			shared = r
 		}
 	}
-	return nil, nil
+	return dedicated, shared
 }
 
 // excluded is what no run replayed, a reason once, at its largest count.

@@ -10,7 +10,8 @@ import (
 
 // LP rounds the configuration linear program: within T GPUs of the optimum for T types of workers, where gangs and
 // memory grids do not interfere. More than maxTypes groups give a *LimitError. Memory that differs from job to job is
-// rounded up on a grid. Workers of one gang that meet on a GPU are placed anew.
+// rounded up on a grid. Workers of one gang that meet on a GPU are placed anew,
+// and the least filled GPUs then tried to be emptied.
 func LP(ctx context.Context, p *Problem) (*Packing, error) {
 	q := &Packing{}
 	for w := range cluster.Worker(len(p.job)) {
@@ -32,7 +33,10 @@ func LP(ctx context.Context, p *Problem) (*Packing, error) {
 	}
 	gpus, homeless := p.fill(types, covering.Round(program, solution, 0))
 	q.GPUs = append(q.GPUs, gpus...)
-	return p.rehouse(q, homeless), ctx.Err()
+	if len(homeless) == 0 {
+		return q, ctx.Err()
+	}
+	return eliminate(ctx, p, p.rehouse(q, homeless))
 }
 
 // fill gives each place of the configurations a worker of its type. Workers of one job stand next to each other in
@@ -67,9 +71,6 @@ func (p *Problem) fill(types []itemType, configs [][]int) (gpus [][]cluster.Work
 
 // rehouse places workers that had to leave, each on the fullest GPU that takes it.
 func (p *Problem) rehouse(q *Packing, homeless []cluster.Worker) *Packing {
-	if len(homeless) == 0 {
-		return q
-	}
 	k := NewPacker(p, 0)
 	k.adopt(q)
 	for _, w := range homeless {

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// demoCommand runs the other commands on a generated log, and shows how each was called.
+type demoCommand struct {
+	Dir string `type:"path" placeholder:"DIR" help:"Where to put the log and the report. Default: a new temporary folder."`
+}
+
+// Help is what weft demo --help adds.
+func (demoCommand) Help() string {
+	return `No GPU, no cluster and no download is needed. Takes a few seconds.`
+}
+
+// Run implements the command.
+func (c *demoCommand) Run(ctx context.Context, s *session) error {
+	dir, err := c.dir()
+	if err != nil {
+		return asInput(err, false)
+	}
+	jobs := filepath.Join(dir, "jobs.csv")
+	report := filepath.Join(dir, "report.html")
+	for _, step := range []struct {
+		title string
+		args  []string
+		out   string // file for the standard output; "" shows it
+	}{
+		{"A week of jobs, as the Philly cluster saw them, of 13 small models", []string{"generate", "--jobs", "2000", "--seed", "42"}, jobs},
+		{"The first half day of them, if they all ran at once: how many GPUs, and what does each lose?", []string{"plan", jobs, "--to", "43200"}, ""},
+		{"On 4 nodes of 8 GPUs: one job a GPU, or shared while every job keeps 85 % of its speed",
+			[]string{"sim", jobs, "--nodes", "4", "--gpus-per-node", "8", "--policy", "fifo,srtf", "--share", "never,floor",
+				"--placement", "consolidated,greedy,heuristic", "--restart-cost", "60s", "--html", report}, ""},
+	} {
+		_, _ = fmt.Fprintf(s.stdout, "\n%s\n$ weft %s%s\n", step.title, strings.Join(step.args, " "), redirection(step.out))
+		if code := c.step(ctx, s, step.args, step.out); code != exitOK {
+			return fmt.Errorf("weft %s ended with %d", step.args[0], code)
+		}
+	}
+	_, _ = fmt.Fprintf(s.stdout, "\nThe report with plots: %s\n", report)
+	return nil
+}
+
+func (c *demoCommand) dir() (string, error) {
+	if c.Dir == "" {
+		return os.MkdirTemp("", "weft-demo-")
+	}
+	return c.Dir, os.MkdirAll(c.Dir, 0o755)
+}
+
+func redirection(out string) string {
+	if out == "" {
+		return ""
+	}
+	return " > " + out
+}
+
+// step runs one command as the user would.
+func (c *demoCommand) step(ctx context.Context, s *session, args []string, out string) int {
+	stdout := s.stdout
+	if out != "" {
+		f, err := create(out)
+		if err != nil {
+			_, _ = fmt.Fprintln(s.stderr, "error:", err)
+			return exitFailed
+		}
+		defer f.Close()
+		stdout = io.Writer(f)
+	}
+	return run(ctx, args, s.stdin, stdout, s.stderr)
+}
