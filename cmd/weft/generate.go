@@ -10,12 +10,13 @@ import (
 
 // generateCommand writes a synthetic job log.
 type generateCommand struct {
-	Jobs  int     `default:"1000" help:"Jobs to write, 1 to 10,000,000."`
-	Days  float64 `default:"7" help:"Days over which they are submitted."`
-	Mix   string  `default:"light" enum:"light,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, or all 26."`
-	Floor float64 `default:"0.85" help:"Floor of every job, in (0, 1]."`
-	Users int     `default:"20" help:"Users that submit them."`
-	Seed  uint64  `default:"42" help:"Equal seeds give equal logs."`
+	Jobs   int     `default:"1000" help:"Jobs to write, 1 to 10,000,000."`
+	Days   float64 `default:"7" help:"Days over which they are submitted."`
+	Mix    string  `default:"light" enum:"light,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, or all 26."`
+	Floor  float64 `default:"0.85" help:"Floor of every job, in (0, 1]."`
+	Copies int     `placeholder:"N" help:"Instead of a log: N jobs of every configuration of the mix, without times."`
+	Users  int     `default:"20" help:"Users that submit them."`
+	Seed   uint64  `default:"42" help:"Equal seeds give equal logs."`
 }
 
 // Help is what weft generate --help adds.
@@ -24,7 +25,8 @@ func (generateCommand) Help() string {
 
 Examples:
   weft generate > jobs.csv
-  weft generate --jobs 20000 --days 30 --mix whole --seed 7 > jobs.csv`
+  weft generate --jobs 20000 --days 30 --mix whole --seed 7 > jobs.csv
+  weft generate --copies 8 > mix.csv`
 }
 
 // Run implements the command.
@@ -42,7 +44,10 @@ func (c *generateCommand) Run(s *session) error {
 	if c.Mix == "whole" {
 		mix = workload.WholeMix()
 	}
+	if c.Copies > 0 {
+		return trace.WriteJobs(s.stdout, workload.Copies(mix, c.Copies, c.Floor), false)
+	}
 	jobs := workload.Generate(workload.Options{Jobs: c.Jobs, Span: time.Duration(c.Days * 24 * float64(time.Hour)), Mix: mix,
 		Floor: c.Floor, Users: c.Users, Seed: c.Seed})
-	return trace.WriteJobs(s.stdout, jobs)
+	return trace.WriteJobs(s.stdout, jobs, true)
 }

@@ -72,6 +72,18 @@ func Generate(o Options) []cluster.Job {
 	return jobs
 }
 
+// Copies is copies one-worker jobs of every configuration of a mix, without times.
+func Copies(mix []interference.Config, copies int, floor float64) []cluster.Job {
+	var jobs []cluster.Job
+	for _, c := range mix {
+		for i := range copies {
+			jobs = append(jobs, cluster.Job{ID: fmt.Sprintf("%s#%d", c, i+1), Model: c.Model, Batch: c.Batch, Workers: 1,
+				Share: unit.WholeGPU, Floor: floor})
+		}
+	}
+	return jobs
+}
+
 // submission draws a whole second of the span, by rejection against the hour's share.
 func submission(random *rand.Rand, span time.Duration) unit.Time {
 	busiest := slices.Max(hours[:])
