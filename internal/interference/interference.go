@@ -25,14 +25,17 @@ func (c Config) String() string {
 type Table struct {
 	configs []Config
 	index   map[Config]int
-	added   [][]float64
+	added   [][]float64 // or unmeasured
 }
+
+// unmeasured is below every measured slowdown, so that the worst of all measurements is their maximum.
+const unmeasured = -1
 
 // NewTable is an empty table: nothing may share.
 func NewTable() *Table { return &Table{index: map[Config]int{}} }
 
 // Add records one measurement: a keeps the share rateA of its standalone rate beside b, and b the share rateB. A rate
-// above 1 counts as 1. A pair that is recorded again keeps the worse rates. Beside its own twin a configuration has
+// above 1 counts as 1, one that is not above 0 as "may not share". A pair that is recorded again keeps the worse rates. Beside its own twin a configuration has
 // two measured rates, and the worse counts for both.
 func (t *Table) Add(a, b Config, rateA, rateB float64) {
 	i, l := t.number(a), t.number(b)
@@ -45,9 +48,7 @@ func (t *Table) record(i, l int, rate float64) {
 	if rate > 0 {
 		added = max(0, 1/rate-1)
 	}
-	if known := t.added[i][l]; math.IsInf(known, 1) || added > known {
-		t.added[i][l] = added
-	}
+	t.added[i][l] = max(t.added[i][l], added)
 }
 
 func (t *Table) number(c Config) int {
@@ -58,11 +59,11 @@ func (t *Table) number(c Config) int {
 	t.index[c] = i
 	t.configs = append(t.configs, c)
 	for j := range t.added {
-		t.added[j] = append(t.added[j], math.Inf(1))
+		t.added[j] = append(t.added[j], unmeasured)
 	}
 	row := make([]float64, i+1)
 	for j := range row {
-		row[j] = math.Inf(1)
+		row[j] = unmeasured
 	}
 	t.added = append(t.added, row)
 	return i
@@ -83,4 +84,9 @@ func (t *Table) Config(i int) Config { return t.configs[i] }
 // Added is the slowdown that l adds to i: 1/rate - 1, at least 0; +Inf when the pair was never measured. Slowdowns
 // compose by addition, s = 1 + sum of Added: exact for saturated time slicing, and monotone, so that every subset of
 // a set that holds its floors holds them too.
-func (t *Table) Added(i, l int) float64 { return t.added[i][l] }
+func (t *Table) Added(i, l int) float64 {
+	if added := t.added[i][l]; added >= 0 {
+		return added
+	}
+	return math.Inf(1)
+}

@@ -80,7 +80,7 @@ func (p *Problem) typesOnGrid(members [][]cluster.Worker, cells unit.Bytes, r ro
 		at := cell{group: kind.group, exact: k}
 		if cells > 0 {
 			width := max(1, p.options.GPUMemory/cells)
-			at = cell{kind.group, kind.profile.Persistent / width, kind.profile.Peak() / width, 0}
+			at = cell{kind.group, min(kind.profile.Persistent/width, cells-1), min(kind.profile.Peak()/width, cells-1), 0}
 		}
 		i, known := index[at]
 		if !known {

@@ -145,8 +145,8 @@ func (k *Packer) relocate(w cluster.Worker) bool {
 		return true
 	}
 	s, group := k.p.sets, k.p.kindOf(w).group
-	for set := range int32(len(k.trees)) {
-		if set == empty || k.trees[set].Len() == 0 {
+	for _, set := range k.used {
+		if k.trees[set].Len() == 0 {
 			continue
 		}
 		for i, out := range s.all[set].groups {

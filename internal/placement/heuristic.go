@@ -60,11 +60,10 @@ type filler struct {
 	score   func(a, b candidate) int
 	order   []int32            // kinds, hardest first
 	waiting [][]cluster.Worker // of each kind, last one next
-	room    map[int32]int      // by set
 }
 
 func fillGPUs(ctx context.Context, p *Problem, score func(a, b candidate) int) (*Packing, error) {
-	f := &filler{p: p, score: score, waiting: make([][]cluster.Worker, len(p.kinds)), room: map[int32]int{}}
+	f := &filler{p: p, score: score, waiting: make([][]cluster.Worker, len(p.kinds))}
 	jobs := p.hardestFirst()
 	for _, j := range jobs {
 		if !slices.Contains(f.order[max(0, len(f.order)-1):], p.kind[j]) {
@@ -126,21 +125,12 @@ func (f *filler) best(set int32, load profile.Load, residents []cluster.Worker) 
 		if joined == refused || !f.p.fits(load, k.profile) {
 			continue
 		}
-		c := candidate{kind, rank, f.roomIn(joined), f.p.sets.all[joined].slowdown - f.p.sets.all[set].slowdown}
+		c := candidate{kind, rank, f.p.sets.room(joined), f.p.sets.all[joined].slowdown - f.p.sets.all[set].slowdown}
 		if !found || f.score(c, best) < 0 {
 			best, found = c, true
 		}
 	}
 	return best.kind, found
-}
-
-func (f *filler) roomIn(set int32) int {
-	room, ok := f.room[set]
-	if !ok {
-		room = f.p.sets.room(set)
-		f.room[set] = room
-	}
-	return room
 }
 
 // next is the index in waiting of the kind's next worker whose job has none among the residents, or -1.

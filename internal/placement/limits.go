@@ -77,9 +77,13 @@ func (p *Problem) refusal(w cluster.Worker, residents []cluster.Worker) plan.Rea
 // Lonely lists the jobs that can share with no other of the problem, memory aside: unmeasured ones have no pair in the
 // table, incompatible ones would break a floor beside every other job there is.
 func (p *Problem) Lonely() (unmeasured, incompatible []int) {
-	lonely := make([]bool, len(p.sets.groups))
+	jobs := make([]int, len(p.sets.groups))
+	for j := range p.jobs {
+		jobs[p.kinds[p.kind[j]].group]++
+	}
+	lonely := make([]bool, len(jobs))
 	for g := range lonely {
-		lonely[g] = p.sets.lonely(int32(g))
+		lonely[g] = p.sets.lonely(int32(g), jobs)
 	}
 	for j := range p.jobs {
 		switch group := p.kinds[p.kind[j]].group; {
@@ -92,11 +96,11 @@ func (p *Problem) Lonely() (unmeasured, incompatible []int) {
 	return unmeasured, incompatible
 }
 
-// lonely says whether no worker of any group, nor another one of its own, may join a worker of group g.
-func (s *sets) lonely(g int32) bool {
+// lonely says whether no worker of another job may join a worker of group g; jobs are counted by group.
+func (s *sets) lonely(g int32, jobs []int) bool {
 	single := s.join(empty, g)
-	for other, workers := range s.demand {
-		if (int32(other) != g || workers > 1) && s.mayJoin(single, int32(other)) {
+	for other, n := range jobs {
+		if (int32(other) != g || n > 1) && s.mayJoin(single, int32(other)) {
 			return false
 		}
 	}

@@ -23,9 +23,15 @@ type Packer struct {
 	inUse   int     // GPUs with a resident
 	set     []int32 // of each GPU
 	load    []profile.Load
-	trees   []*btree.BTreeG[fill] // by set; trees[empty] holds idle GPUs
-	ranked  [][]int32             // by group: the sets it may join, best first
-	ranks   int                   // sets that ranked covers
+	trees   []*btree.BTreeG[fill] // by set, nil where it never had a GPU; trees[empty] holds idle GPUs
+	used    []int32               // the other sets that ever had a GPU
+	ranked  []ranking             // by group
+}
+
+// ranking is the sets in use that a group may join, best first, of the first seen sets in use.
+type ranking struct {
+	sets []int32
+	seen int
 }
 
 // fill is a GPU in the tree of its set. GPUs with equal memory are ordered by index.
@@ -47,9 +53,8 @@ const treeDegree = 16
 // NewPacker makes a packer over idle GPUs; limit 0 opens as many as are needed.
 func NewPacker(p *Problem, limit int) *Packer {
 	k := &Packer{p: p, limit: limit, overlay: cluster.NewOverlay(cluster.Empty(0), p.Workers())}
-	k.ranked = make([][]int32, len(p.sets.groups))
+	k.ranked = make([]ranking, len(p.sets.groups))
 	k.grow(limit)
-	k.rank()
 	return k
 }
 
@@ -65,28 +70,30 @@ func (k *Packer) grow(gpus int) {
 
 func (k *Packer) tree(set int32) *btree.BTreeG[fill] {
 	for int(set) >= len(k.trees) {
-		k.trees = append(k.trees, btree.NewG(treeDegree, lessFill))
+		k.trees = append(k.trees, nil)
+	}
+	if k.trees[set] == nil {
+		k.trees[set] = btree.NewG(treeDegree, lessFill)
+		if set != empty {
+			k.used = append(k.used, set)
+		}
 	}
 	return k.trees[set]
 }
 
-// rank brings, for each group, the list of sets that it may join up to date, in the order of prefer.
-func (k *Packer) rank() {
-	s := k.p.sets
-	for ; k.ranks < len(s.all); k.ranks++ {
-		set := int32(k.ranks)
-		if set == empty || len(s.all[set].groups) >= k.p.options.MaxResidents {
+// rank is the sets that group g may join, in the order of prefer. Of all sets that may share, only those in use are
+// looked at: with many floors there are millions.
+func (k *Packer) rank(g int32) []int32 {
+	r := &k.ranked[g]
+	for ; r.seen < len(k.used); r.seen++ {
+		set := k.used[r.seen]
+		if len(k.p.sets.all[set].groups) >= k.p.options.MaxResidents || k.p.sets.join(set, g) == refused {
 			continue
 		}
-		for g := range k.ranked {
-			joined := s.join(set, int32(g))
-			if joined == refused {
-				continue
-			}
-			at, _ := slices.BinarySearchFunc(k.ranked[g], set, func(a, b int32) int { return k.prefer(a, b, int32(g)) })
-			k.ranked[g] = slices.Insert(k.ranked[g], at, set)
-		}
+		at, _ := slices.BinarySearchFunc(r.sets, set, func(a, b int32) int { return k.prefer(a, b, g) })
+		r.sets = slices.Insert(r.sets, at, set)
 	}
+	return r.sets
 }
 
 // prefer orders two sets that group g may join: first the one that leaves less room for others afterwards (best
@@ -97,7 +104,8 @@ func (k *Packer) prefer(a, b, g int32) int {
 	return cmp.Or(
 		cmp.Compare(s.room(after), s.room(before)),
 		cmp.Compare(s.all[after].slowdown-s.all[a].slowdown, s.all[before].slowdown-s.all[b].slowdown),
-		cmp.Compare(a, b))
+		cmp.Compare(len(s.all[a].groups), len(s.all[b].groups)),
+		slices.Compare(s.all[a].groups, s.all[b].groups))
 }
 
 // Add places all workers of a job or none. The reason is that of the nearest refusal when they do not fit.
@@ -167,7 +175,7 @@ func (k *Packer) find(w cluster.Worker) (cluster.GPU, bool) {
 // findShared is find without idle GPUs.
 func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
 	kind := k.p.kindOf(w)
-	for _, set := range k.ranked[kind.group] {
+	for _, set := range k.rank(kind.group) {
 		if g, ok := k.tightest(set, w, kind.profile); ok {
 			return g, true
 		}
@@ -184,7 +192,7 @@ const (
 
 // tightest is the fullest GPU of a set that takes the worker, verified against C1, C2 and C5.
 func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (found cluster.GPU, ok bool) {
-	if int(set) >= len(k.trees) || k.trees[set].Len() == 0 {
+	if k.trees[set].Len() == 0 {
 		return cluster.NoGPU, false
 	}
 	capacity := float64(k.p.options.GPUMemory)
@@ -220,7 +228,6 @@ func (k *Packer) takes(g cluster.GPU, need profile.Profile) bool {
 func (k *Packer) put(w cluster.Worker, g cluster.GPU) {
 	kind := k.p.kindOf(w)
 	next := k.p.sets.join(k.set[g], kind.group)
-	k.rank()
 	k.move(g, next, k.load[g].Add(kind.profile))
 	k.overlay.Add(w, g)
 }
@@ -238,16 +245,15 @@ func (k *Packer) move(g cluster.GPU, set int32, load profile.Load) {
 	k.tree(set).ReplaceOrInsert(fill{load.Mean(), g})
 }
 
-// reindex files a GPU by its present residents.
+// reindex files a GPU by its present residents, whether or not they may still share.
 func (k *Packer) reindex(g cluster.GPU) {
-	set, load := empty, profile.Load{}
-	for _, r := range k.overlay.Residents(g) {
-		kind := k.p.kindOf(r)
-		set = k.p.sets.join(set, kind.group)
-		load = load.Add(kind.profile)
+	residents := k.overlay.Residents(g)
+	groups, load := k.p.groupsAt(residents), profile.Load{}
+	for _, r := range residents {
+		load = load.Add(k.p.kindOf(r).profile)
 	}
-	k.rank()
-	k.move(g, set, load)
+	slices.Sort(groups)
+	k.move(g, k.p.sets.of(groups), load)
 }
 
 // InUse is the number of GPUs with a resident.

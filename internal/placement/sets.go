@@ -32,9 +32,13 @@ type set struct {
 	groups   []int32 // ascending
 	slowdown float64 // summed over members, above 1 each
 	next     []int32 // set after one more member, by group; 0 is not yet known, refused may not
+	room     int     // see room; unknown until asked for
 }
 
-const refused int32 = -1
+const (
+	refused = int32(-1)
+	unknown = -1
+)
 
 // unshared is the group numbered alone: no rate but its standalone one keeps its floor.
 var unshared = group{config: -1, floor: 1}
@@ -88,7 +92,7 @@ func (s *sets) groupsOf(jobs []cluster.Job) []int32 {
 		number[j] = seen[of[j]]
 		s.demand[number[j]] += jobs[j].Workers
 	}
-	s.all = append(s.all[:0], set{next: make([]int32, len(s.groups))})
+	s.all = append(s.all[:0], set{next: make([]int32, len(s.groups)), room: unknown})
 	return number
 }
 
@@ -125,18 +129,20 @@ func (s *sets) mayJoin(at, g int32) bool {
 	return !r.Refused()
 }
 
-// room is how many workers of the problem could still join a set, each by itself.
-func (s *sets) room(set int32) int {
-	if len(s.all[set].groups) >= s.o.MaxResidents {
-		return 0
-	}
-	n := 0
-	for g, workers := range s.demand {
-		if s.mayJoin(set, int32(g)) {
-			n += workers
+// room is how many workers of the problem could still join a set, each by itself. It is computed once per set.
+func (s *sets) room(at int32) int {
+	if s.all[at].room == unknown {
+		n := 0
+		if len(s.all[at].groups) < s.o.MaxResidents {
+			for g, workers := range s.demand {
+				if s.mayJoin(at, int32(g)) {
+					n += workers
+				}
+			}
 		}
+		s.all[at].room = n
 	}
-	return n
+	return s.all[at].room
 }
 
 // why is the reason that refuses g.
@@ -156,9 +162,28 @@ func (s *sets) with(at, g int32) []int32 {
 func (s *sets) leave(at, g int32) int32 {
 	groups := slices.Clone(s.all[at].groups)
 	i, _ := slices.BinarySearch(groups, g)
-	groups = slices.Delete(groups, i, i+1)
-	_, slowdown := s.check(groups, g)
-	return s.number(groups, slowdown)
+	return s.of(slices.Delete(groups, i, i+1))
+}
+
+// of numbers a multiset of groups, ascending, whether or not it may share.
+func (s *sets) of(groups []int32) int32 { return s.number(groups, s.total(groups)) }
+
+// total is the slowdown above 1 summed over the members.
+func (s *sets) total(groups []int32) float64 {
+	sum := 0.0
+	for i := range groups {
+		sum += s.added(groups, i)
+	}
+	return sum
+}
+
+// forget drops what was remembered of the table, which has changed. The numbers of sets stay.
+func (s *sets) forget() {
+	for i := range s.all {
+		set := &s.all[i]
+		clear(set.next)
+		set.room, set.slowdown = unknown, s.total(set.groups)
+	}
 }
 
 func (s *sets) number(groups []int32, slowdown float64) int32 {
@@ -171,7 +196,7 @@ func (s *sets) number(groups []int32, slowdown float64) int32 {
 	}
 	i := int32(len(s.all))
 	s.index[string(key)] = i
-	s.all = append(s.all, set{groups, slowdown, make([]int32, len(s.groups))})
+	s.all = append(s.all, set{groups, slowdown, make([]int32, len(s.groups)), unknown})
 	return i
 }
 
@@ -199,12 +224,9 @@ func (s *sets) check(groups []int32, joined int32) (plan.Reason, float64) {
 	return plan.Reason{}, total
 }
 
-// holds says whether a rate keeps a floor. Without floors any positive rate does: an unmeasured pair has rate 0.
+// holds says whether a rate keeps a floor. However low the floor, rate 0 does not: that of an unmeasured pair.
 func (s *sets) holds(rate, floor float64) bool {
-	if s.o.NoFloors {
-		return rate > 0
-	}
-	return rate >= floor-floorTolerance
+	return rate > 0 && (s.o.NoFloors || rate >= floor-floorTolerance)
 }
 
 // added is the slowdown of member i above 1: the sum over the others of what each adds (C3's composition).

@@ -15,9 +15,10 @@ type credit struct {
 	saved time.Duration
 }
 
-// at is the credit at an instant not before the last change.
+// at is the credit at an instant not before the last change. A floor of next to nothing makes it as large as can be.
 func (c *credit) at(now unit.Time) time.Duration {
-	return c.saved + time.Duration(float64(now.Sub(c.since))*(c.rate/c.floor-1))
+	gained := unit.Duration(now.Sub(c.since).Seconds() * (c.rate/c.floor - 1))
+	return time.Duration(unit.Time(c.saved).Add(gained))
 }
 
 // set takes a new rate from now on.

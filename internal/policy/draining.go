@@ -25,6 +25,7 @@ type Draining struct {
 	started []unit.Time // of each job that has been placed
 	credits []credit    // of each running job
 	left    []cluster.GPU
+	allow   func(jobs []int) bool // has the last word on moving jobs; nil for always
 }
 
 // NewDraining makes a Draining placer for the jobs of a problem on a cluster. pause is how long a moved job makes no
@@ -65,17 +66,21 @@ func (d *Draining) Adjust(now unit.Time, moved func(job int, slots []Slot, pause
 	for _, g := range slices.Compact(d.left) {
 		for _, job := range d.packer.Drain(g, func(jobs []int) bool { return d.worth(g, jobs) }) {
 			d.touch(job, d.gpus[job])
-			d.gpus[job] = d.packer.GPUsOf(job)
-			d.touch(job, d.gpus[job])
-			// A moved job starts anew at its own speed until told otherwise.
-			d.rates[job] = 1
-			d.credits[job].set(d.now, 1)
-			d.credits[job].spend(d.now, d.pause)
-			moved(job, d.slotsOf(d.gpus[job]), d.pause)
+			d.relocated(job, moved)
 		}
 	}
 	d.left = d.left[:0]
 	return unit.Never
+}
+
+// relocated makes known where a job is now. It starts anew at its own speed until told otherwise.
+func (d *Draining) relocated(job int, moved func(job int, slots []Slot, pause time.Duration)) {
+	d.gpus[job] = d.packer.GPUsOf(job)
+	d.touch(job, d.gpus[job])
+	d.rates[job] = 1
+	d.credits[job].set(d.now, 1)
+	d.credits[job].spend(d.now, d.pause)
+	moved(job, d.slotsOf(d.gpus[job]), d.pause)
 }
 
 // worth weighs the GPU time saved by emptying g against what moving jobs costs, and refuses to break a floor.
@@ -90,5 +95,5 @@ func (d *Draining) worth(g cluster.GPU, jobs []int) bool {
 		}
 		cost += d.pause * time.Duration(d.problem.Jobs()[job].Workers)
 	}
-	return saved >= drainFactor*cost
+	return saved >= drainFactor*cost && (d.allow == nil || d.allow(jobs))
 }

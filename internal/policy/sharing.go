@@ -19,6 +19,8 @@ type Sharing struct {
 	rates   []float64       // of each job when last yielded; 0 while it does not run
 	touched []int           // jobs whose rate may have changed since
 	gpus    [][]cluster.GPU // of each running job
+	rateOf  func(job int) float64
+	changed func(cluster.GPU) // told of every GPU whose residents changed; nil for none
 }
 
 // NewSharing makes a Sharing placer for the jobs of a problem on a cluster.
@@ -31,6 +33,7 @@ func NewSharing(p *placement.Problem, c cluster.Cluster) *Sharing {
 		}
 	}
 	s.packer = placement.NewPacker(p, len(s.slots))
+	s.rateOf = s.packer.Rate
 	return s
 }
 
@@ -95,6 +98,9 @@ func (s *Sharing) touch(job int, gpus []cluster.GPU) {
 		for _, w := range s.packer.Residents(g) {
 			s.touched = append(s.touched, s.problem.Job(w))
 		}
+		if s.changed != nil {
+			s.changed(g)
+		}
 	}
 }
 
@@ -105,7 +111,7 @@ func (s *Sharing) Rates(yield func(job int, rate float64)) {
 		if s.gpus[job] == nil {
 			continue
 		}
-		if rate := s.packer.Rate(job); rate != s.rates[job] {
+		if rate := s.rateOf(job); rate != s.rates[job] {
 			s.rates[job] = rate
 			yield(job, rate)
 		}

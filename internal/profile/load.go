@@ -87,7 +87,7 @@ func tail(levels []Level, slack unit.Bytes) float64 {
 	for i := len(levels) - 1; i >= 0 && levels[i].Bytes > slack; i-- {
 		over += levels[i].Fraction
 	}
-	return over
+	return min(over, 1)
 }
 
 // convolve is the distribution of the sum of two independent draws, ascending, equal sums joined.
@@ -115,21 +115,22 @@ func convolve(a, b []Level) []Level {
 	return joined
 }
 
-// merge rounds levels up to the edges of maxLevels equal cells when there are more, and says by how much at most.
+// merge rounds levels up to the edges of maxLevels equal cells when there are more, and says by how much at most. Edges
+// are counted from the top, so that none lies above it.
 func merge(levels []Level) ([]Level, unit.Bytes) {
 	if len(levels) <= maxLevels {
 		return levels, 0
 	}
 	top := levels[len(levels)-1].Bytes
-	width := max(1, (top+maxLevels-1)/maxLevels)
-	merged := make([]Level, 0, maxLevels+1)
+	width := top/maxLevels + 1
+	merged := make([]Level, 0, maxLevels)
 	cell := unit.Bytes(-1) // upper edge of the last cell; none yet
 	for _, l := range levels {
 		if n := len(merged); n > 0 && l.Bytes <= cell {
 			merged[n-1].Fraction += l.Fraction
 			continue
 		}
-		cell = min(top, (l.Bytes+width-1)/width*width)
+		cell = top - (top-l.Bytes)/width*width
 		merged = append(merged, Level{cell, l.Fraction})
 	}
 	return merged, width

@@ -36,13 +36,22 @@ func New(persistent, peak unit.Bytes, shape Shape) Profile {
 	}
 	p := Profile{Persistent: persistent, Ephemeral: make([]Level, 0, len(shape))}
 	for i, fraction := range shape {
-		if fraction > 0 {
-			// Upper edge of level i, rounded up to a whole byte.
-			edge := (ephemeral*unit.Bytes(i+1) + unit.Bytes(len(shape)) - 1) / unit.Bytes(len(shape))
+		edge, n := upperEdge(ephemeral, i, len(shape)), len(p.Ephemeral)
+		switch {
+		case fraction <= 0:
+		case n > 0 && p.Ephemeral[n-1].Bytes == edge: // fewer bytes than levels
+			p.Ephemeral[n-1].Fraction += fraction
+		default:
 			p.Ephemeral = append(p.Ephemeral, Level{edge, fraction})
 		}
 	}
 	return p
+}
+
+// upperEdge is the upper edge of level i of n, rounded up to a whole byte, without forming the product with i.
+func upperEdge(all unit.Bytes, i, n int) unit.Bytes {
+	each, rest := all/unit.Bytes(n), all%unit.Bytes(n)
+	return each*unit.Bytes(i+1) + (rest*unit.Bytes(i+1)+unit.Bytes(n)-1)/unit.Bytes(n)
 }
 
 // Peak is the most the worker ever holds.

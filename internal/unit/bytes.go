@@ -22,7 +22,7 @@ const (
 func (b Bytes) Add(c Bytes) Bytes { return Bytes(addSaturating(int64(b), int64(c))) }
 
 // Sub is b - c, at least 0: memory cannot be owed.
-func (b Bytes) Sub(c Bytes) Bytes { return max(0, b-c) }
+func (b Bytes) Sub(c Bytes) Bytes { return max(0, Bytes(subSaturating(int64(b), int64(c)))) }
 
 // MiB is b in mebibytes.
 func (b Bytes) MiB() float64 { return float64(b) / float64(MiB) }
@@ -31,13 +31,16 @@ func (b Bytes) MiB() float64 { return float64(b) / float64(MiB) }
 func (b Bytes) GiB() float64 { return float64(b) / float64(GiB) }
 
 // FromMiB converts mebibytes to Bytes, rounding up to a whole byte (a job never asks less than it said) and
-// saturating.
+// saturating. Less than nothing is 0; what is not a number asks for everything.
 func FromMiB(m float64) Bytes {
 	v := math.Ceil(m * float64(MiB))
-	if v >= math.MaxInt64 {
-		return math.MaxInt64
+	switch {
+	case v < 0:
+		return 0
+	case v < math.MaxInt64:
+		return Bytes(v)
 	}
-	return Bytes(v)
+	return math.MaxInt64
 }
 
 // String writes b in the largest binary unit of which it holds at least one, with one decimal from GiB on:

@@ -24,16 +24,17 @@ type Time int64
 // Never is later than every event.
 const Never Time = math.MaxInt64
 
-// Seconds converts seconds since the origin to a Time, rounding to the nearest nanosecond and saturating.
+// Seconds converts seconds since the origin to a Time, rounding to the nearest nanosecond and saturating. What is not
+// a number is Never.
 func Seconds(s float64) Time {
 	ns := math.Round(s * 1e9)
 	switch {
-	case ns >= math.MaxInt64:
-		return Never
 	case ns <= math.MinInt64:
 		return math.MinInt64
+	case ns < math.MaxInt64:
+		return Time(ns)
 	}
-	return Time(ns)
+	return Never
 }
 
 // Seconds is t in seconds since the origin.
@@ -42,8 +43,8 @@ func (t Time) Seconds() float64 { return float64(t) / 1e9 }
 // Add is t + d, saturating at Never.
 func (t Time) Add(d time.Duration) Time { return Time(addSaturating(int64(t), int64(d))) }
 
-// Sub is the duration from u to t.
-func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+// Sub is the duration from u to t, saturating.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(subSaturating(int64(t), int64(u))) }
 
 // Duration converts seconds to a time.Duration, rounding to the nearest nanosecond and saturating.
 func Duration(s float64) time.Duration { return time.Duration(Seconds(s)) }
@@ -57,4 +58,15 @@ func addSaturating(a, b int64) int64 {
 		return math.MinInt64
 	}
 	return s
+}
+
+func subSaturating(a, b int64) int64 {
+	d := a - b
+	if a >= 0 && b < 0 && d < 0 {
+		return math.MaxInt64
+	}
+	if a < 0 && b > 0 && d >= 0 {
+		return math.MinInt64
+	}
+	return d
 }

@@ -26,10 +26,10 @@ type Options struct {
 // Point is the state of the cluster around one percent of arrived demand: means over all arrivals that leave the
 // demand arrived so far nearest to it (a half rounds to the even percent).
 type Point struct {
-	Arrived       int     // percent of the cluster's GPUs
-	Arrivals      int     // how many the means are over
-	Allocation    float64 // percent of the GPUs given out
-	Fragmentation float64 // percent of the GPUs expected not to be usable by the next pod
+	Arrived       int     `json:"arrived_pct"`       // percent of the cluster's GPUs
+	Arrivals      int     `json:"arrivals"`          // how many the means are over
+	Allocation    float64 `json:"allocation_pct"`    // percent of the GPUs given out
+	Fragmentation float64 `json:"fragmentation_pct"` // percent of the GPUs expected not to be usable by the next pod
 }
 
 // Result is the curves of one experiment: a Point for every percent of arrived demand, ascending.

@@ -1,0 +1,26 @@
+package placement
+
+import "weft.dev/weft/internal/cluster"
+
+// Refresh tells the packer that the problem's interference table has changed. Who resides where stays, even where it
+// would not be allowed any more; what may join where is asked anew. It costs O(sets x groups).
+func (k *Packer) Refresh() {
+	k.p.sets.forget()
+	clear(k.ranked)
+}
+
+// Rehouse moves one placed worker to another GPU: the fullest that takes it, else an idle one. It changes nothing and
+// reports false when there is none. O(log n).
+func (k *Packer) Rehouse(w cluster.Worker) bool {
+	mark := k.overlay.Checkpoint()
+	from := k.overlay.Remove(w)
+	k.reindex(from)
+	to, ok := k.find(w)
+	if !ok || to == from {
+		k.overlay.Rollback(mark, k.reindex)
+		return false
+	}
+	k.put(w, to)
+	k.overlay.Commit()
+	return true
+}
