@@ -249,12 +249,12 @@ func TestClassesReturn(t *testing.T) {
 }
 
 func TestJobAccepts(t *testing.T) {
-	any, named := Job{}, Job{Models: []string{"V100", "P100"}}
+	open, named := Job{}, Job{Models: []string{"V100", "P100"}}
 	for _, c := range []struct {
 		job   *Job
 		model string
 		want  bool
-	}{{&any, "V100", true}, {&any, "", true}, {&named, "", true}, {&named, "P100", true}, {&named, "p100", false}, {&named, "T4", false}} {
+	}{{&open, "V100", true}, {&open, "", true}, {&named, "", true}, {&named, "P100", true}, {&named, "p100", false}, {&named, "T4", false}} {
 		if got := c.job.Accepts(c.model); got != c.want {
 			t.Errorf("%v accepts %q: %t", c.job.Models, c.model, got)
 		}

@@ -62,6 +62,7 @@ func mixOf(table *interference.Table, n int, floor float64) *Problem {
 
 // benchmark measures a method on a problem that is made anew each time, since problems remember.
 func benchmark(b *testing.B, problem func() *Problem, pack func(context.Context, *Problem) (*Packing, error)) {
+	b.Helper()
 	b.ReportAllocs()
 	gpus, workers := 0, 0
 	for b.Loop() {

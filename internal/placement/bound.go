@@ -83,9 +83,8 @@ func (p *Problem) program(types []itemType, fits memoryRule) covering.Problem {
 	for t := range types {
 		c.Demand[t] = len(types[t].workers)
 	}
-	c.Fits = func(config []int) bool {
-		return p.setOf(types, config) != refused && memoryFits(types, config, fits)
-	}
+	memory := &memoryCheck{types: types, fits: fits}
+	c.Fits = func(config []int) bool { return p.setOf(types, config) != refused && memory.check(config) }
 	c.Penalty = func(config []int) float64 { return p.sets.all[p.setOf(types, config)].slowdown }
 	return c
 }
@@ -101,13 +100,34 @@ func (p *Problem) setOf(types []itemType, config []int) int32 {
 	return set
 }
 
-func memoryFits(types []itemType, config []int, fits memoryRule) bool {
+// memoryCheck says whether configurations fit a GPU's memory. It keeps the loads of the last one's members but the last:
+// the program asks one after the other for configurations that differ in their last member only.
+type memoryCheck struct {
+	types   []itemType
+	fits    memoryRule
+	members []int
+	loads   []profile.Load // after each of the members
+}
+
+func (m *memoryCheck) check(config []int) bool {
+	same := 0
+	for same < min(len(m.members), len(config)-1) && m.members[same] == config[same] {
+		same++
+	}
+	m.members, m.loads = m.members[:same], m.loads[:same]
 	var load profile.Load
-	for _, t := range config {
-		if !fits(load, types[t].profile) {
+	if same > 0 {
+		load = m.loads[same-1]
+	}
+	for i := same; i < len(config); i++ {
+		need := m.types[config[i]].profile
+		if !m.fits(load, need) {
 			return false
 		}
-		load = load.Add(types[t].profile)
+		if i < len(config)-1 {
+			load = load.Add(need)
+			m.members, m.loads = append(m.members, config[i]), append(m.loads, load)
+		}
 	}
 	return true
 }

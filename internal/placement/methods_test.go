@@ -124,6 +124,9 @@ func TestGangs(t *testing.T) {
 func TestManyKinds(t *testing.T) {
 	for _, memory := range memories[1:] {
 		t.Run(memory, func(t *testing.T) {
+			if testing.Short() && memory == "binding" {
+				t.Skip("SKIPPED in short mode: the program of many kinds takes seconds")
+			}
 			p := mixed(300, memory)
 			up, joined, ok := p.classify(upward)
 			if !joined || !ok || len(up) > maxTypes {
@@ -180,7 +183,7 @@ func (p *Problem) checkTypes(t *testing.T, types []itemType, r rounding) {
 
 // TestKindsByUtilisation: without memory, kinds that differ in utilisation only are one type.
 func TestKindsByUtilisation(t *testing.T) {
-	jobs := copies(drawnTable(), 300, 0.7)
+	jobs := copies(drawnTable(), 80, 0.7)
 	for i := range jobs {
 		jobs[i].GPUUtil = float64(i) / float64(len(jobs))
 	}
@@ -274,7 +277,7 @@ func (c *counted) Err() error {
 func TestCancelledOnTheWay(t *testing.T) {
 	for _, m := range Methods()[1:] {
 		for _, looks := range []int{0, 1, 2, 3, 5, 20, 100, 400} {
-			p := mixed(1_500, "none")
+			p := mixed(400, "none")
 			q, err := m.Pack(&counted{context.Background(), looks}, p)
 			if err != nil && !errors.Is(err, context.Canceled) || q == nil {
 				t.Errorf("%s after %d looks: %v, error %v", m.Name, looks, q, err)

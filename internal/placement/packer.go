@@ -183,38 +183,70 @@ func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
 	return cluster.NoGPU, false
 }
 
-// walkFits is how many GPUs of a set are tried from the fullest down before probing in steps of 1/probes of the
-// memory: a worker that none of those takes is rarely taken by a slightly emptier one.
+// Which GPU of a set still takes a worker hardly depends on more than the mean memory in use. So the fullest few are
+// tried, then the emptiest few: where they refuse, so will those between. Else the border is sought by bisection, down to
+// 1/2^bisections of the memory.
 const (
-	walkFits = 16
-	probes   = 32
+	tries      = 4
+	bisections = 6
 )
 
-// tightest is the fullest GPU of a set that takes the worker, verified against C1, C2 and C5.
-func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (found cluster.GPU, ok bool) {
-	if k.trees[set].Len() == 0 {
+// tightest is the fullest GPU found in a set that takes the worker, verified against C1, C2 and C5.
+func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (cluster.GPU, bool) {
+	tree := k.trees[set]
+	if tree.Len() == 0 {
 		return cluster.NoGPU, false
 	}
-	capacity := float64(k.p.options.GPUMemory)
-	start := fill{max(0, capacity-need.Mean()), lastGPU}
-	tried, last := 0, start
-	visit := func(f fill) bool {
-		last = f
-		if k.p.sameJob(k.overlay.Residents(f.gpu), w) {
+	s := search{k: k, w: w, need: need}
+	from := fill{max(0, float64(k.p.options.GPUMemory)-need.Mean()), lastGPU}
+	tree.DescendLessOrEqual(from, s.begin(tries))
+	if s.ok || s.left > 0 {
+		return s.found.gpu, s.ok
+	}
+	high := s.last.mean
+	tree.Ascend(s.begin(tries))
+	if !s.ok {
+		return cluster.NoGPU, false
+	}
+	best := s.found
+	for low, step := best.mean, 0; step < bisections && low < high; step++ {
+		middle := (low + high) / 2
+		if tree.DescendLessOrEqual(fill{middle, lastGPU}, s.begin(1)); s.ok && lessFill(best, s.found) {
+			best, low = s.found, middle
+		} else {
+			high = min(middle, s.last.mean)
+		}
+	}
+	return best.gpu, true
+}
+
+// search tries GPUs of a tree for a worker.
+type search struct {
+	k    *Packer
+	w    cluster.Worker
+	need profile.Profile
+
+	left  int  // GPUs that may still be tried
+	last  fill // the last one tried
+	found fill // where ok
+	ok    bool
+}
+
+// begin is a visitor that stops at the first GPU that takes the worker, or after some tries. Those that hold a worker of
+// the same job do not count.
+func (s *search) begin(tries int) func(fill) bool {
+	s.left, s.ok = tries, false
+	return func(f fill) bool {
+		if s.k.p.sameJob(s.k.overlay.Residents(f.gpu), s.w) {
 			return true
 		}
-		tried++
-		if k.takes(f.gpu, need) {
-			found, ok = f.gpu, true
+		s.left--
+		s.last = f
+		if s.k.takes(f.gpu, s.need) {
+			s.found, s.ok = f, true
 		}
-		return !ok && tried < walkFits
+		return !s.ok && s.left > 0
 	}
-	k.trees[set].DescendLessOrEqual(start, visit)
-	for step := 0; !ok && tried >= walkFits && step < probes; step++ {
-		tried = walkFits - 1 // one more try per probe
-		k.trees[set].DescendLessOrEqual(fill{last.mean - capacity/probes, lastGPU}, visit)
-	}
-	return found, ok
 }
 
 // lastGPU is above every index of a GPU.

@@ -23,6 +23,11 @@ type Options struct {
 	MaxResidents int        // C4: at least 1, at most MaxMaxResidents
 	Epsilon      float64    // C2: accepted probability of exceeding GPUMemory at a random instant; 0 packs by peak
 	NoFloors     bool       // ignore C3: share whatever fits in memory
+
+	// Admit, when set, stands in for C3: it says whether workers of these configurations, numbers in the table,
+	// ascending, may share a GPU. It is asked about two or more, of which every pair was measured. What may share must
+	// stay allowed when one leaves. What it depends on may change when Packer.Refresh follows.
+	Admit func(configs []int) bool
 }
 
 // Problem is a list of jobs with everything that decides whether they may share. Workers are numbered through in order

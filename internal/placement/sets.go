@@ -125,7 +125,12 @@ func (s *sets) mayJoin(at, g int32) bool {
 	if next := s.all[at].next[g]; next != 0 {
 		return next != refused
 	}
-	r, _ := s.check(s.with(at, g), g)
+	var buffer [MaxMaxResidents + 1]int32 // this is asked for most of the time that many groups take: no garbage
+	groups := insert(append(buffer[:0], s.all[at].groups...), g)
+	r, _ := s.check(groups, g)
+	if r.Refused() {
+		s.all[at].next[g] = refused
+	}
 	return !r.Refused()
 }
 
@@ -152,10 +157,12 @@ func (s *sets) why(at, g int32) plan.Reason {
 }
 
 // with is the groups of a set and one more, ascending.
-func (s *sets) with(at, g int32) []int32 {
-	old := s.all[at].groups
-	i, _ := slices.BinarySearch(old, g)
-	return slices.Insert(slices.Clone(old), i, g)
+func (s *sets) with(at, g int32) []int32 { return insert(slices.Clone(s.all[at].groups), g) }
+
+// insert puts g at its place in ascending groups.
+func insert(groups []int32, g int32) []int32 {
+	i, _ := slices.BinarySearch(groups, g)
+	return slices.Insert(groups, i, g)
 }
 
 // leave is the set without one member of group g. Every subset of a set that may share may share.
@@ -221,12 +228,28 @@ func (s *sets) check(groups []int32, joined int32) (plan.Reason, float64) {
 			return plan.Reason{Code: code, Got: rate, Limit: s.groups[g].floor}, 0
 		}
 	}
+	if !s.admits(groups) {
+		return plan.Reason{Code: plan.Rule}, 0
+	}
 	return plan.Reason{}, total
 }
 
 // holds says whether a rate keeps a floor. However low the floor, rate 0 does not: that of an unmeasured pair.
 func (s *sets) holds(rate, floor float64) bool {
-	return rate > 0 && (s.o.NoFloors || rate >= floor-floorTolerance)
+	return rate > 0 && (s.o.NoFloors || s.o.Admit != nil || rate >= floor-floorTolerance)
+}
+
+// admits asks the rule that stands in for C3, if there is one.
+func (s *sets) admits(groups []int32) bool {
+	if s.o.Admit == nil || len(groups) < 2 {
+		return true
+	}
+	configs := make([]int, len(groups))
+	for i, g := range groups {
+		configs[i] = s.groups[g].config
+	}
+	slices.Sort(configs)
+	return s.o.Admit(configs)
 }
 
 // added is the slowdown of member i above 1: the sum over the others of what each adds (C3's composition).

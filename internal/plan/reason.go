@@ -15,6 +15,7 @@ const (
 	MaxResidents   Code = "MaxResidents"   // C4: the GPU has as many residents as allowed
 	SameJob        Code = "SameJob"        // C5: another worker of the same job is there
 	ClassConflict  Code = "ClassConflict"  // the classes may not share
+	Rule           Code = "Rule"           // the sharing rule that stands in for C3 keeps them apart
 	Gang           Code = "Gang"           // not all workers of the job fit at once
 	TooLarge       Code = "TooLarge"       // never fits: more memory, or more GPUs, than there are
 )
@@ -40,7 +41,7 @@ func (r Reason) String() string {
 		return fmt.Sprintf("%s %.3f < %.3f", r.Code, r.Got, r.Limit)
 	case MemoryOverflow:
 		return fmt.Sprintf("%s %.3f > %.3f", r.Code, r.Got, r.Limit)
-	case ClassConflict, SameJob:
+	case ClassConflict, SameJob, Rule:
 		return string(r.Code)
 	}
 	return fmt.Sprintf("%s %.0f > %.0f", r.Code, r.Got, r.Limit)

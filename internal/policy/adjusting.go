@@ -41,10 +41,8 @@ type Adjusting struct {
 	*Draining
 	o       AdjustingOptions
 	config  []int // of each job, in the belief; -1 for none
-	truth   []int // of each job, in the truth; -1 for none
 	watches watches
-	state   []watched // of each GPU
-	bans    []ban     // by end
+	bans    []ban // by end
 	pilots  pilots
 	tokens  float64   // moves that may be spent on draining
 	account []account // of each job
@@ -76,56 +74,22 @@ const (
 func NewAdjusting(p *placement.Problem, c cluster.Cluster, o AdjustingOptions) *Adjusting {
 	a := &Adjusting{Draining: NewDraining(p, c, o.Pause), o: o}
 	jobs := p.Jobs()
-	a.config, a.truth = configsOf(jobs, o.Belief.Safe()), configsOf(jobs, o.Truth)
-	a.state = make([]watched, len(a.slots))
+	a.config = configsOf(jobs, o.Belief.Safe())
+	a.watches = newWatches(len(a.slots))
 	a.account = make([]account, len(jobs))
 	a.pilots = newPilots(a)
-	a.rateOf = a.trueRate
-	a.changed = a.watch
+	a.RunAt(o.Truth)
+	a.changed = func(g cluster.GPU) { a.watches.renew(g, len(a.packer.Residents(g)), a.now, o.Window) }
 	a.allow = a.afford
 	return a
 }
-
-func configsOf(jobs []cluster.Job, t *interference.Table) []int {
-	of := make([]int, len(jobs))
-	for j := range jobs {
-		of[j] = -1
-		if i, ok := t.Lookup(interference.Config{Model: jobs[j].Model, Batch: jobs[j].Batch}); ok {
-			of[j] = i
-		}
-	}
-	return of
-}
-
-// trueRate is the rate of a job at its slowest worker, by the truth.
-func (a *Adjusting) trueRate(job int) float64 {
-	rate := 1.0
-	for _, g := range a.gpus[job] {
-		rate = min(rate, a.trueRateOn(job, g))
-	}
-	return rate
-}
-
-func (a *Adjusting) trueRateOn(job int, g cluster.GPU) float64 {
-	slowdown := 1.0
-	for _, w := range a.packer.Residents(g) {
-		if other := a.problem.Job(w); other != job {
-			slowdown += a.o.Truth.Added(a.truth[job], a.truth[other])
-		}
-	}
-	return max(leastRate, 1/slowdown)
-}
-
-// leastRate is the rate of a job beside one that nobody measured it beside: hardly any progress, but some, so that
-// virtual time goes on.
-const leastRate = 0.01
 
 // Adjust implements Adjuster.
 func (a *Adjusting) Adjust(now unit.Time, moved func(job int, slots []Slot, pause time.Duration)) unit.Time {
 	a.tokens = min(maxTokens, a.tokens+now.Sub(a.now).Hours()*drainTokens*float64(a.packer.InUse()))
 	a.now = now
 	news := max(a.liftBans(), a.pilots.review(a))
-	due := a.watches.due(now, a.state)
+	due := a.watches.due(now)
 	for _, g := range due {
 		news = max(news, a.observe(g))
 	}
@@ -143,7 +107,7 @@ func (a *Adjusting) Adjust(now unit.Time, moved func(job int, slots []Slot, paus
 
 // next is when something is to be looked at again.
 func (a *Adjusting) next() unit.Time {
-	at := a.watches.next(a.state)
+	at := a.watches.next()
 	if len(a.bans) > 0 {
 		at = min(at, a.bans[0].until)
 	}

@@ -157,7 +157,7 @@ func (p *Consolidated) newWant(j *cluster.Job) consolidatedWant {
 	switch {
 	case w.gpus > 0:
 	case most > 0:
-		w.reason = fmt.Sprintf("%v fits no GPU (max %v)", j.Memory.Peak, most)
+		w.reason = "TooLarge: fits no GPU"
 	default:
 		w.reason = "no GPU of model " + strings.Join(j.Models, ", ")
 	}

@@ -65,22 +65,19 @@ func (d *Draining) Adjust(now unit.Time, moved func(job int, slots []Slot, pause
 	slices.Sort(d.left)
 	for _, g := range slices.Compact(d.left) {
 		for _, job := range d.packer.Drain(g, func(jobs []int) bool { return d.worth(g, jobs) }) {
-			d.touch(job, d.gpus[job])
-			d.relocated(job, moved)
+			d.resettle(job, moved)
 		}
 	}
 	d.left = d.left[:0]
 	return unit.Never
 }
 
-// relocated makes known where a job is now. It starts anew at its own speed until told otherwise.
-func (d *Draining) relocated(job int, moved func(job int, slots []Slot, pause time.Duration)) {
-	d.gpus[job] = d.packer.GPUsOf(job)
-	d.touch(job, d.gpus[job])
-	d.rates[job] = 1
+// resettle makes known where a job is now, and charges it the pause.
+func (d *Draining) resettle(job int, moved func(job int, slots []Slot, pause time.Duration)) {
+	slots := d.relocated(job)
 	d.credits[job].set(d.now, 1)
 	d.credits[job].spend(d.now, d.pause)
-	moved(job, d.slotsOf(d.gpus[job]), d.pause)
+	moved(job, slots, d.pause)
 }
 
 // worth weighs the GPU time saved by emptying g against what moving jobs costs, and refuses to break a floor.

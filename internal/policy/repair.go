@@ -14,6 +14,9 @@ type ban struct {
 	pair  [2]int
 }
 
+// pairOf is two configurations in either order.
+func pairOf(i, l int) [2]int { return [2]int{min(i, l), max(i, l)} }
+
 // liftBans ends the bans whose time has come. A lifted ban is news.
 func (a *Adjusting) liftBans() float64 {
 	news := 0.0
@@ -27,7 +30,7 @@ func (a *Adjusting) liftBans() float64 {
 
 // ban keeps two configurations apart for the cool-down. Bans are of equal length, so they stay in order of their end.
 func (a *Adjusting) ban(i, l int) {
-	pair := [2]int{min(i, l), max(i, l)}
+	pair := pairOf(i, l)
 	a.bans = slices.DeleteFunc(a.bans, func(b ban) bool { return b.pair == pair })
 	a.bans = append(a.bans, ban{a.now.Add(coolDown), pair})
 	a.o.Belief.Ban(i, l)
@@ -45,13 +48,11 @@ func (a *Adjusting) repair(g cluster.GPU, moved func(job int, slots []Slot, paus
 		job := a.problem.Job(out)
 		a.ban(a.config[job], a.config[a.opponent(job, below, residents)])
 		a.packer.Refresh()
-		before := a.gpus[job]
 		if !a.packer.Rehouse(out) {
 			a.stats.Stuck++
 			return
 		}
-		a.touch(job, before)
-		a.relocated(job, moved)
+		a.resettle(job, moved)
 		a.stats.Repairs = append(a.stats.Repairs, a.now)
 	}
 }

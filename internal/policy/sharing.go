@@ -19,8 +19,10 @@ type Sharing struct {
 	rates   []float64       // of each job when last yielded; 0 while it does not run
 	touched []int           // jobs whose rate may have changed since
 	gpus    [][]cluster.GPU // of each running job
+	truth   truth
 	rateOf  func(job int) float64
-	changed func(cluster.GPU) // told of every GPU whose residents changed; nil for none
+	choose  func(job int) ([]cluster.GPU, bool) // a GPU for each worker, in place of the greedy step; nil for that
+	changed func(cluster.GPU)                   // told of every GPU whose residents changed; nil for none
 }
 
 // NewSharing makes a Sharing placer for the jobs of a problem on a cluster.
@@ -50,13 +52,22 @@ func (s *Sharing) Fits(job int) (reason string, ok bool) {
 
 // Place implements Placer.
 func (s *Sharing) Place(job int) ([]Slot, bool) {
-	gpus, r := s.packer.Add(job)
-	if r.Refused() {
+	gpus, ok := s.add(job)
+	if !ok {
 		return nil, false
 	}
 	s.gpus[job] = gpus
 	s.touch(job, gpus)
 	return s.slotsOf(gpus), true
+}
+
+func (s *Sharing) add(job int) ([]cluster.GPU, bool) {
+	if s.choose == nil {
+		gpus, r := s.packer.Add(job)
+		return gpus, !r.Refused()
+	}
+	gpus, ok := s.choose(job)
+	return gpus, ok && s.packer.AddAt(job, gpus)
 }
 
 func (s *Sharing) slotsOf(gpus []cluster.GPU) []Slot {
@@ -87,6 +98,15 @@ func (s *Sharing) Release(job int, _ []Slot) {
 	s.packer.Remove(job)
 	s.gpus[job], s.rates[job] = nil, 0
 	s.touch(job, gpus)
+}
+
+// relocated takes note of where a job is now. It starts anew at its own speed until told otherwise.
+func (s *Sharing) relocated(job int) []Slot {
+	s.touch(job, s.gpus[job])
+	s.gpus[job] = s.packer.GPUsOf(job)
+	s.touch(job, s.gpus[job])
+	s.rates[job] = 1
+	return s.slotsOf(s.gpus[job])
 }
 
 // touch notes every job on the GPUs, and the job itself while it runs.

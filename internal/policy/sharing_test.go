@@ -336,9 +336,9 @@ func TestDrainingMoves(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			w := &world{cluster: cluster.Uniform(1, 4), table: interference.NewTable(), options: placement.Options{MaxResidents: 2}}
 			w.table.Add(model(0), model(0), 0.8, 0.8)
-			for i, d := range []time.Duration{100, 8, 100, 8} {
+			for i, seconds := range []int{100, 8, 100, 8} {
 				w.jobs = append(w.jobs, cluster.Job{ID: fmt.Sprint(i), Model: model(0).Model, Workers: 1, Share: unit.WholeGPU,
-					Floor: c.floor, Duration: d * time.Second})
+					Floor: c.floor, Duration: time.Duration(seconds) * time.Second})
 			}
 			w.profiles = make([]profile.Profile, len(w.jobs))
 			r, err := sim.Run(context.Background(), sim.Config{Cluster: w.cluster, Jobs: w.jobs, Order: policy.FIFO(),

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"slices"
 
 	"weft.dev/weft/internal/unit"
@@ -29,7 +30,7 @@ func (l Load) Peak() unit.Bytes { return l.sum.Peak() }
 // Mean is the expected memory held.
 func (l Load) Mean() float64 { return l.sum.Mean() }
 
-// Add is the load with one more worker. It costs O(maxLevels x k log) for a worker of k levels.
+// Add is the load with one more worker. It costs O(maxLevels x k) for a worker of k levels.
 func (l Load) Add(p Profile) Load {
 	sum, rounded := Profile{Persistent: l.sum.Persistent.Add(p.Persistent)}, l.rounded
 	switch {
@@ -38,9 +39,9 @@ func (l Load) Add(p Profile) Load {
 	case len(l.sum.Ephemeral) == 0:
 		sum.Ephemeral = p.Ephemeral
 	default:
-		var width unit.Bytes
-		sum.Ephemeral, width = merge(convolve(l.sum.Ephemeral, p.Ephemeral))
-		rounded = rounded.Add(width)
+		var raised unit.Bytes
+		sum.Ephemeral, raised = convolve(l.sum.Ephemeral, p.Ephemeral)
+		rounded = rounded.Add(raised)
 	}
 	return Load{sum, rounded}
 }
@@ -90,20 +91,18 @@ func tail(levels []Level, slack unit.Bytes) float64 {
 	return min(over, 1)
 }
 
-// convolve is the distribution of the sum of two independent draws, ascending, equal sums joined.
-func convolve(a, b []Level) []Level {
+// convolve is the distribution of the sum of two independent draws, ascending, and by how much at most it raised a level.
+func convolve(a, b []Level) ([]Level, unit.Bytes) {
+	if len(a)*len(b) > maxLevels {
+		return merge(a, b)
+	}
 	sums := make([]Level, 0, len(a)*len(b))
 	for _, x := range a {
 		for _, y := range b {
 			sums = append(sums, Level{x.Bytes.Add(y.Bytes), x.Fraction * y.Fraction})
 		}
 	}
-	slices.SortFunc(sums, func(x, y Level) int {
-		if c := compare(x.Bytes, y.Bytes); c != 0 {
-			return c
-		}
-		return compare(x.Fraction, y.Fraction)
-	})
+	slices.SortFunc(sums, func(x, y Level) int { return cmp.Compare(x.Bytes, y.Bytes) })
 	joined := sums[:1]
 	for _, s := range sums[1:] {
 		if last := &joined[len(joined)-1]; last.Bytes == s.Bytes {
@@ -112,28 +111,29 @@ func convolve(a, b []Level) []Level {
 			joined = append(joined, s)
 		}
 	}
-	return joined
+	return joined, 0
 }
 
-// merge rounds levels up to the edges of maxLevels equal cells when there are more, and says by how much at most. Edges
-// are counted from the top, so that none lies above it.
-func merge(levels []Level) ([]Level, unit.Bytes) {
-	if len(levels) <= maxLevels {
-		return levels, 0
-	}
-	top := levels[len(levels)-1].Bytes
+// merge convolves into maxLevels equal cells, counted from the top; all sums in a cell are raised to the largest of them.
+func merge(a, b []Level) ([]Level, unit.Bytes) {
+	top := a[len(a)-1].Bytes.Add(b[len(b)-1].Bytes)
 	width := top/maxLevels + 1
-	merged := make([]Level, 0, maxLevels)
-	cell := unit.Bytes(-1) // upper edge of the last cell; none yet
-	for _, l := range levels {
-		if n := len(merged); n > 0 && l.Bytes <= cell {
-			merged[n-1].Fraction += l.Fraction
-			continue
+	var cells [maxLevels]Level
+	for _, x := range a {
+		for _, y := range b {
+			sum := x.Bytes.Add(y.Bytes)
+			cell := &cells[(top-sum)/width]
+			cell.Bytes = max(cell.Bytes, sum)
+			cell.Fraction += x.Fraction * y.Fraction
 		}
-		cell = top - (top-l.Bytes)/width*width
-		merged = append(merged, Level{cell, l.Fraction})
 	}
-	return merged, width
+	merged := make([]Level, 0, maxLevels)
+	for _, cell := range slices.Backward(cells[:]) {
+		if cell.Fraction > 0 {
+			merged = append(merged, cell)
+		}
+	}
+	return merged, width - 1
 }
 
 // exactStates bounds the combinations of levels that Overflow looks at one by one.

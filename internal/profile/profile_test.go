@@ -292,7 +292,7 @@ func TestCompareIsATotalOrder(t *testing.T) {
 		for len(p) < 3 {
 			p = append(p, p[0])
 		}
-		if p[0].Compare(p[0]) != 0 || p[0].Compare(p[1]) != -p[1].Compare(p[0]) {
+		if same := p[0]; p[0].Compare(same) != 0 || p[0].Compare(p[1]) != -p[1].Compare(p[0]) {
 			t.Fatal("not antisymmetric")
 		}
 		slices.SortFunc(p, Profile.Compare)

@@ -48,7 +48,7 @@ func New(w io.Writer, tty bool, clock func() time.Time, quiet bool) *Line {
 	return l
 }
 
-// Report says that done of total things are done in a stage such as "plan: greedy"; what names the things: "workers".
+// Report says that done of total things are done in a stage such as "plan: greedy"; what names the things: "workers". A stage without countable things has neither.
 // A total of 0 means that it is not known. The time left is what the rest takes at the mean speed of the stage so far.
 //
 // It reads the clock, and seldom more; a loop of very short steps should still call it every thousand steps or so.
@@ -99,6 +99,9 @@ func (l *Line) rewrite(text string) {
 }
 
 func (l *Line) text(now time.Time, done, total int, what string) string {
+	if total <= 0 && what == "" {
+		return fmt.Sprintf("%s, %s", l.stage, report.Duration(now.Sub(l.started)))
+	}
 	if total <= 0 {
 		return fmt.Sprintf("%s %s %s, %s", l.stage, report.Count(done), what, report.Duration(now.Sub(l.started)))
 	}

@@ -134,7 +134,7 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"20.0 GiB fits no GPU (max 16.0 GiB)", "no GPU of model B", "gang of 3, virtual cluster x has 2",
+	want := []string{"TooLarge: fits no GPU", "no GPU of model B", "gang of 3, virtual cluster x has 2",
 		"no node in virtual cluster z"}
 	if diff := cmp.Diff(want, reasons(r)); diff != "" || r.Jobs != 1 {
 		t.Errorf("%d jobs ended; reasons (-want +got)\n%s", r.Jobs, diff)

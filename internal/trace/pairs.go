@@ -15,8 +15,8 @@ type Pair struct {
 
 var (
 	pairRequired = []string{"job_a", "job_b", "norm_a", "norm_b"}
-	pairOptional = []string{"source", "gpu_type", "sharing", "kind", "batch_a", "share_a", "batch_b", "share_b", "alone_a",
-		"alone_b", "together_a", "together_b", "unit", "gpu_util_pct", "mem_util_pct", "mem_used_mib", "flag"}
+	pairOptional = append([]string{"source", "gpu_type", "sharing", "kind", "batch_a", "share_a", "batch_b", "share_b", "alone_a",
+		"alone_b", "together_a", "together_b", "unit", "gpu_util_pct", "mem_util_pct", "mem_used_mib", "flag"}, pairAlone...)
 )
 
 // maxNorm is far above any speed-up that a neighbour can give; beyond it a column holds something else.
