@@ -61,7 +61,7 @@ func (k *Packer) eliminatePass(ctx context.Context) (bool, error) {
 	return emptied, nil
 }
 
-// leastFilled orders the GPUs in use by residents, then mean memory, then index.
+// leastFilled orders the GPUs in use by residents, then effective memory, then index.
 func (k *Packer) leastFilled() []cluster.GPU {
 	var gpus []cluster.GPU
 	for g := range k.overlay.GPUs() {
@@ -72,7 +72,7 @@ func (k *Packer) leastFilled() []cluster.GPU {
 	slices.SortFunc(gpus, func(a, b cluster.GPU) int {
 		return cmp.Or(
 			cmp.Compare(len(k.overlay.Residents(a)), len(k.overlay.Residents(b))),
-			cmp.Compare(k.load[a].Mean(), k.load[b].Mean()),
+			cmp.Compare(k.size[a], k.size[b]),
 			cmp.Compare(a, b))
 	})
 	return gpus

@@ -60,7 +60,7 @@ func (p *Problem) hardestFirst() []int {
 func (p *Problem) size(k *kind) float64 {
 	memory := 0.0
 	if limit := p.options.GPUMemory; limit > 0 {
-		memory = k.profile.Mean() / float64(limit)
+		memory = k.size / float64(limit)
 	}
 	s, compatible := p.sets, 0
 	single := s.join(empty, k.group)

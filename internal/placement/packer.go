@@ -13,7 +13,7 @@ import (
 
 // Packer places jobs one by one on GPUs and takes them off again. After every call each GPU satisfies C1..C5.
 //
-// GPUs with the same set of groups are kept in one tree, ordered by the mean memory in use: the fullest GPU that
+// GPUs with the same set of groups are kept in one tree, ordered by the effective memory in use: the fullest GPU that
 // still takes a worker is found in O(log n) per set, and the number of sets is constant for a constant number of
 // groups. So Add costs O(log n) per worker and Remove O(log n) per worker.
 type Packer struct {
@@ -23,6 +23,7 @@ type Packer struct {
 	inUse   int     // GPUs with a resident
 	set     []int32 // of each GPU
 	load    []profile.Load
+	size    []float64             // effective memory in use
 	trees   []*btree.BTreeG[fill] // by set, nil where it never had a GPU; trees[empty] holds idle GPUs
 	used    []int32               // the other sets that ever had a GPU
 	ranked  []ranking             // by group
@@ -36,13 +37,13 @@ type ranking struct {
 
 // fill is a GPU in the tree of its set. GPUs with equal memory are ordered by index.
 type fill struct {
-	mean float64
+	size float64
 	gpu  cluster.GPU
 }
 
 func lessFill(a, b fill) bool {
-	if a.mean != b.mean {
-		return a.mean < b.mean
+	if a.size != b.size {
+		return a.size < b.size
 	}
 	return a.gpu < b.gpu
 }
@@ -63,6 +64,7 @@ func (k *Packer) grow(gpus int) {
 	k.overlay.Grow(gpus)
 	k.set = append(k.set, make([]int32, gpus)...)
 	k.load = append(k.load, make([]profile.Load, gpus)...)
+	k.size = append(k.size, make([]float64, gpus)...)
 	for g := first; g < first+gpus; g++ {
 		k.tree(empty).ReplaceOrInsert(fill{0, cluster.GPU(g)})
 	}
@@ -183,7 +185,7 @@ func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
 	return cluster.NoGPU, false
 }
 
-// Which GPU of a set still takes a worker hardly depends on more than the mean memory in use. So the fullest few are
+// Which GPU of a set still takes a worker hardly depends on more than the effective memory in use. So the fullest few are
 // tried, then the emptiest few: where they refuse, so will those between. Else the border is sought by bisection, down to
 // 1/2^bisections of the memory.
 const (
@@ -198,23 +200,23 @@ func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (cl
 		return cluster.NoGPU, false
 	}
 	s := search{k: k, w: w, need: need}
-	from := fill{max(0, float64(k.p.options.GPUMemory)-need.Mean()), lastGPU}
+	from := fill{max(0, float64(k.p.options.GPUMemory)-k.p.kindOf(w).size), lastGPU}
 	tree.DescendLessOrEqual(from, s.begin(tries))
 	if s.ok || s.left > 0 {
 		return s.found.gpu, s.ok
 	}
-	high := s.last.mean
+	high := s.last.size
 	tree.Ascend(s.begin(tries))
 	if !s.ok {
 		return cluster.NoGPU, false
 	}
 	best := s.found
-	for low, step := best.mean, 0; step < bisections && low < high; step++ {
+	for low, step := best.size, 0; step < bisections && low < high; step++ {
 		middle := (low + high) / 2
 		if tree.DescendLessOrEqual(fill{middle, lastGPU}, s.begin(1)); s.ok && lessFill(best, s.found) {
 			best, low = s.found, middle
 		} else {
-			high = min(middle, s.last.mean)
+			high = min(middle, s.last.size)
 		}
 	}
 	return best.gpu, true
@@ -260,32 +262,34 @@ func (k *Packer) takes(g cluster.GPU, need profile.Profile) bool {
 func (k *Packer) put(w cluster.Worker, g cluster.GPU) {
 	kind := k.p.kindOf(w)
 	next := k.p.sets.join(k.set[g], kind.group)
-	k.move(g, next, k.load[g].Add(kind.profile))
+	k.move(g, next, k.load[g].Add(kind.profile), k.size[g]+kind.size)
 	k.overlay.Add(w, g)
 }
 
 // move files a GPU under another set and load.
-func (k *Packer) move(g cluster.GPU, set int32, load profile.Load) {
-	k.tree(k.set[g]).Delete(fill{k.load[g].Mean(), g})
+func (k *Packer) move(g cluster.GPU, set int32, load profile.Load, size float64) {
+	k.tree(k.set[g]).Delete(fill{k.size[g], g})
 	switch {
 	case k.set[g] == empty && set != empty:
 		k.inUse++
 	case k.set[g] != empty && set == empty:
 		k.inUse--
 	}
-	k.set[g], k.load[g] = set, load
-	k.tree(set).ReplaceOrInsert(fill{load.Mean(), g})
+	k.set[g], k.load[g], k.size[g] = set, load, size
+	k.tree(set).ReplaceOrInsert(fill{size, g})
 }
 
 // reindex files a GPU by its present residents, whether or not they may still share.
 func (k *Packer) reindex(g cluster.GPU) {
 	residents := k.overlay.Residents(g)
-	groups, load := k.p.groupsAt(residents), profile.Load{}
+	groups, load, size := k.p.groupsAt(residents), profile.Load{}, 0.0
 	for _, r := range residents {
-		load = load.Add(k.p.kindOf(r).profile)
+		kind := k.p.kindOf(r)
+		load = load.Add(kind.profile)
+		size += kind.size
 	}
 	slices.Sort(groups)
-	k.move(g, k.p.sets.of(groups), load)
+	k.move(g, k.p.sets.of(groups), load, size)
 }
 
 // InUse is the number of GPUs with a resident.

@@ -50,6 +50,7 @@ type Problem struct {
 type kind struct {
 	group   int32
 	profile profile.Profile
+	size    float64 // effective memory in bytes: see sizeKinds
 	util    float64
 	workers int
 }
@@ -66,6 +67,7 @@ func NewProblem(jobs []cluster.Job, table *interference.Table, profiles []profil
 		}
 	}
 	p.internKinds(profiles)
+	p.sizeKinds()
 	return p
 }
 

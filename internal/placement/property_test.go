@@ -210,7 +210,7 @@ func checkPacker(t *rapid.T, s *scene, k *Packer, running map[int]bool) {
 		if len(jobs) > s.options.MaxResidents || !s.judge(jobs) {
 			t.Fatalf("GPU %d holds jobs %v against the rules", g, jobs)
 		}
-		if !k.trees[k.set[g]].Has(fill{k.load[g].Mean(), cluster.GPU(g)}) {
+		if !k.trees[k.set[g]].Has(fill{k.size[g], cluster.GPU(g)}) {
 			t.Fatalf("GPU %d is not in the tree of its set", g)
 		}
 	}
