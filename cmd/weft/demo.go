@@ -6,12 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // demoCommand runs the other commands on a generated log, and shows how each was called.
 type demoCommand struct {
-	Dir string `type:"path" placeholder:"DIR" help:"Where to put the log and the report. Default: a new temporary folder."`
+	Dir string `placeholder:"DIR" help:"Where to put the log and the report. Default: a new temporary folder."`
 }
 
 // Help is what weft demo --help adds.
@@ -39,7 +40,10 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 				"--placement", "consolidated,greedy,heuristic", "--restart-cost", "60s", "--html", report}, ""},
 	} {
 		_, _ = fmt.Fprintf(s.stdout, "\n%s\n$ weft %s%s\n", step.title, strings.Join(step.args, " "), redirection(step.out))
-		if code := c.step(ctx, s, step.args, step.out); code != exitOK {
+		switch code := c.step(ctx, s, step.args, step.out); {
+		case code == exitInterrupted:
+			return context.Canceled
+		case code != exitOK:
 			return fmt.Errorf("weft %s ended with %d", step.args[0], code)
 		}
 	}
@@ -61,17 +65,21 @@ func redirection(out string) string {
 	return " > " + out
 }
 
-// step runs one command as the user would.
+// step runs one command as the user would, with what was asked of the screen.
 func (c *demoCommand) step(ctx context.Context, s *session, args []string, out string) int {
-	stdout := s.stdout
-	if out != "" {
-		f, err := create(out)
-		if err != nil {
-			_, _ = fmt.Fprintln(s.stderr, "error:", err)
-			return exitFailed
-		}
-		defer f.Close()
-		stdout = io.Writer(f)
+	args = append(slices.Clone(args), s.screenArgs...)
+	if out == "" {
+		return run(ctx, args, s.stdin, s.stdout, s.stderr)
 	}
-	return run(ctx, args, s.stdin, stdout, s.stderr)
+	t, err := openTarget(out)
+	if err != nil {
+		_, _ = fmt.Fprintln(s.stderr, "error:", err)
+		return exitFailed
+	}
+	code := exitFailed
+	if err := t.write(func(w io.Writer) error { code = run(ctx, args, s.stdin, w, s.stderr); return nil }); err != nil {
+		_, _ = fmt.Fprintln(s.stderr, "error:", err)
+		return exitFailed
+	}
+	return code
 }

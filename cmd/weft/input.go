@@ -19,8 +19,8 @@ import (
 // jobFlags say which jobs are read.
 type jobFlags struct {
 	Format        string      `default:"csv" help:"What the file is: ${formats}."`
-	Models        string      `type:"path" placeholder:"MAP.csv" help:"Names models for jobs without one: columns pattern, model, batch, profile."`
-	Rates         string      `type:"path" placeholder:"FILE" help:"Standalone steps per second, for traces that state work in steps (gavel)."`
+	Models        string      `placeholder:"MAP.csv" help:"Names models for jobs without one: columns pattern, model, batch, profile."`
+	Rates         string      `placeholder:"FILE" help:"Standalone steps per second, for traces that state work in steps (gavel)."`
 	VC            string      `name:"vc" placeholder:"ID" help:"Keep one virtual cluster."`
 	From          trace.Bound `placeholder:"TIME" help:"Keep submissions from this date or second on."`
 	To            trace.Bound `placeholder:"TIME" help:"Keep submissions before this date or second."`
@@ -31,7 +31,7 @@ type jobFlags struct {
 
 // sharingFlags say when jobs may share a GPU.
 type sharingFlags struct {
-	Interference string     `type:"path" placeholder:"PAIRS.csv" help:"Measured pairs: job_a, batch_a, job_b, batch_b, norm_a, norm_b. Default: the built-in pairs of --gpu-model."`
+	Interference string     `placeholder:"PAIRS.csv" help:"Measured pairs: job_a, batch_a, job_b, batch_b, norm_a, norm_b. Default: the built-in pairs of --gpu-model."`
 	Source       string     `placeholder:"S" help:"Keep the pairs of one source."`
 	GPUModel     string     `name:"gpu-model" placeholder:"M" help:"Keep the pairs of one GPU model."`
 	GPUMemory    unit.Bytes `name:"gpu-memory" placeholder:"16GiB" help:"Usable memory of each GPU. Default: memory is no limit."`
@@ -48,8 +48,15 @@ func (f *jobFlags) check() error {
 		return flagError("--format", f.Format, fmt.Sprintf("unknown format %q", f.Format), "",
 			"one of "+strings.Join(trace.Formats(), ", "))
 	}
+	if f.SubmitAt != nil && !(*f.SubmitAt >= 0 && *f.SubmitAt <= maxSubmitAt) {
+		return flagError("--submit-at", fmt.Sprint(*f.SubmitAt), fmt.Sprintf("second %v is outside [0, %.0f]", *f.SubmitAt, maxSubmitAt),
+			"virtual time begins at 0 and lasts 292 years", "0")
+	}
 	return nil
 }
+
+// maxSubmitAt is 100 years in seconds: later, the run time of jobs could leave virtual time.
+const maxSubmitAt = 100 * 365.25 * 86400
 
 func (f *sharingFlags) check() error {
 	switch {
@@ -79,6 +86,38 @@ func (s *session) open(path string) (io.ReadCloser, error) {
 	return r, nil
 }
 
+// openUntil is open, with reads that an interruption ends: a terminal or a pipe may stay silent for ever.
+func (s *session) openUntil(ctx context.Context, path string) (io.ReadCloser, error) {
+	r, err := s.open(path)
+	if c, ok := r.(*counted); ok && c.total == 0 {
+		c.ReadCloser = prompt{c.ReadCloser, ctx}
+	}
+	return r, err
+}
+
+// prompt reads apart from its caller, and ends with its context.
+type prompt struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+// Read implements io.Reader. A read that was abandoned keeps its own buffer.
+func (p prompt) Read(b []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	own := make([]byte, len(b))
+	r, ok := await(p.ctx, func() result {
+		n, err := p.ReadCloser.Read(own)
+		return result{n, err}
+	})
+	if !ok {
+		return 0, p.ctx.Err()
+	}
+	return copy(b, own[:r.n]), r.err
+}
+
 // counted reports how much of an input has been read.
 type counted struct {
 	io.ReadCloser
@@ -94,6 +133,17 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// readInput reads the file that a command is about, or the standard input.
+func readInput[T any](ctx context.Context, s *session, path string, read func(file string, r io.Reader) (T, error)) (T, error) {
+	r, err := s.openUntil(ctx, path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer func() { _ = r.Close() }() // only read from
+	return read(path, r)
+}
+
 // readFile opens a file, reads it and closes it.
 func readFile[T any](path string, read func(file string, r io.Reader) (T, error)) (T, error) {
 	f, err := os.Open(path)
@@ -101,25 +151,25 @@ func readFile[T any](path string, read func(file string, r io.Reader) (T, error)
 		var none T
 		return none, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read from
 	return read(path, f)
 }
 
 // readJobs reads the jobs of a file.
 func (s *session) readJobs(ctx context.Context, path string, f *jobFlags) (*trace.Trace, error) {
-	options, err := f.options(path)
+	options, err := f.options()
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.open(path)
+	r, err := s.openUntil(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // only read from
 	return trace.Read(ctx, f.Format, path, r, options)
 }
 
-func (f *jobFlags) options(path string) (trace.Options, error) {
+func (f *jobFlags) options() (trace.Options, error) {
 	o := trace.Options{From: f.From, To: f.To, VC: f.VC, IgnoreUnknown: f.IgnoreUnknown, DefaultFloor: f.Floor}
 	if f.SubmitAt != nil {
 		at := unit.Seconds(*f.SubmitAt)
@@ -169,14 +219,13 @@ func (f *sharingFlags) catalogue() (*interference.Table, []string, error) {
 // choose keeps the pairs asked for. Where several sources measured a pair, the worse rates count.
 func (f *sharingFlags) choose(pairs []trace.Pair) (*interference.Table, []string, error) {
 	table := interference.NewTable()
-	var sources, gpus []string
-	kept := 0
+	var sources, gpus, used []string
 	for _, p := range pairs {
 		sources, gpus = appendNew(sources, p.Source), appendNew(gpus, p.GPU)
 		if f.Source != "" && p.Source != f.Source || f.GPUModel != "" && !strings.EqualFold(p.GPU, f.GPUModel) {
 			continue
 		}
-		kept++
+		used = appendNew(used, p.Source)
 		table.Add(interference.Config{Model: p.JobA, Batch: p.BatchA}, interference.Config{Model: p.JobB, Batch: p.BatchB},
 			p.NormA, p.NormB)
 	}
@@ -184,15 +233,15 @@ func (f *sharingFlags) choose(pairs []trace.Pair) (*interference.Table, []string
 		return nil, nil, flagError("--gpu-model", "", fmt.Sprintf("%s holds pairs of several GPU models", f.Interference),
 			"a rate holds on the GPU it was measured on", "choose one with --gpu-model: "+strings.Join(gpus, ", "))
 	}
-	if kept == 0 {
+	if len(used) == 0 {
 		return nil, nil, flagError("--gpu-model", f.GPUModel, fmt.Sprintf("%s holds no pair of source %q and GPU model %q", f.Interference, f.Source, f.GPUModel),
 			"without measured pairs no two jobs may share",
 			fmt.Sprintf("sources: %s; GPU models: %s", strings.Join(sources, ", "), strings.Join(gpus, ", ")))
 	}
 	var notes []string
-	if f.Source == "" && len(sources) > 1 {
+	if len(used) > 1 {
 		notes = append(notes, fmt.Sprintf("pairs of %d sources (%s): where several measured a pair the worse rates count; --source keeps one",
-			len(sources), strings.Join(sources, ", ")))
+			len(used), strings.Join(used, ", ")))
 	}
 	return table, notes, nil
 }

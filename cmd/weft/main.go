@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,15 +27,22 @@ const (
 	exitFailed      = 1
 	exitBadInput    = 2 // nothing was done
 	exitPartial     = 3
+	exitNotFound    = 6
 	exitInterrupted = 130
 )
 
 // commands is the whole command line.
 type commands struct {
-	Plan     planCommand     `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
-	Sim      simCommand      `cmd:"" help:"Replay recorded jobs on a described cluster."`
-	Demo     demoCommand     `cmd:"" help:"Plan and simulate a generated cluster."`
-	Generate generateCommand `cmd:"" help:"Write a synthetic job log to try the other commands on."`
+	Plan      planCommand      `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
+	Sim       simCommand       `cmd:"" help:"Replay recorded jobs on a described cluster."`
+	Demo      demoCommand      `cmd:"" help:"Plan and simulate a generated cluster."`
+	Generate  generateCommand  `cmd:"" help:"Write a synthetic job log to try the other commands on."`
+	Profile   profileCommand   `cmd:"" help:"Turn a recording of GPU memory into a profile: what is always held, and the valleys."`
+	Train     trainCommand     `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`
+	Predict   predictCommand   `cmd:"" help:"What would two jobs lose beside each other? Or: how right is a model?"`
+	Catalogue catalogueCommand `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
+
+	Version kong.VersionFlag `help:"Say which version this is."`
 
 	Color string `enum:"auto,always,never" default:"auto" help:"Colour the output: auto, always or never."`
 	Quiet bool   `short:"q" help:"No progress lines."`
@@ -50,7 +58,9 @@ type session struct {
 	errors   report.Screen // the screen of stderr
 	tty      bool          // stdout is a terminal
 	progress *progress.Line
-	clock    func() time.Time
+	// screenArgs are the flags about the screen, for a command that runs others.
+	screenArgs []string
+	clock      func() time.Time
 }
 
 func main() {
@@ -62,16 +72,18 @@ func main() {
 // run is the program without its process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c commands
-	parser, err := kong.New(&c, kong.Name("weft"), kong.Writers(stdout, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	out := &sink{w: stdout}
+	parser, err := kong.New(&c, kong.Name("weft"), kong.Writers(out, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Description("weft packs deep-learning jobs onto as few GPUs as their users' performance floors allow."),
-		kong.Vars{"formats": strings.Join(trace.Formats(), ", ")},
+		kong.Vars{"formats": strings.Join(trace.Formats(), ", "), "version": version(),
+			"learners": strings.Join(learnerNames(), ", ")},
 		kong.Exit(func(code int) { panic(exit(code)) }), kong.UsageOnError())
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "error:", err)
 		return exitFailed
 	}
-	return runParsed(ctx, parser, &c, &session{
-		stdin: stdin, stdout: stdout, stderr: stderr, args: args, clock: time.Now})
+	s := &session{stdin: stdin, stdout: out, stderr: stderr, args: args, clock: time.Now}
+	return s.ended(runParsed(ctx, parser, &c, s))
 }
 
 // exit is how kong ends the program after --help.
@@ -92,8 +104,7 @@ func runParsed(ctx context.Context, parser *kong.Kong, c *commands, s *session) 
 	}
 	parsed, err := parser.Parse(s.args)
 	if err != nil {
-		_, _ = fmt.Fprintf(s.stderr, "error: %s\n  fix: see weft --help\n", err)
-		return exitBadInput
+		return s.finish(s.misused(err))
 	}
 	s.look(c)
 	parsed.BindTo(ctx, (*context.Context)(nil))
@@ -107,12 +118,30 @@ func (s *session) look(c *commands) {
 	s.screen, s.tty = screenOf(s.stdout, c.Color)
 	var terminal bool
 	s.errors, terminal = screenOf(s.stderr, c.Color)
+	s.screenArgs = []string{"--color", c.Color}
+	if c.Quiet {
+		s.screenArgs = append(s.screenArgs, "--quiet")
+	}
 	s.progress = progress.New(s.stderr, terminal, s.clock, c.Quiet)
+}
+
+// misused is a command line that does not parse, in JSON where that was asked for.
+func (s *session) misused(err error) error {
+	command := "weft"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context.Command() != "" {
+		command += " " + strings.Fields(parse.Context.Command())[0]
+	}
+	return &inputError{trace.Errors{{Code: "usage", File: "command line", Message: err.Error(), Fix: "see " + command + " --help"}},
+		slices.Contains(s.args, "--json")}
 }
 
 // screenOf is the screen behind a writer: as wide as the terminal, or 120 columns where there is none.
 func screenOf(w io.Writer, color string) (report.Screen, bool) {
 	screen := report.Screen{Width: report.WideWidth, Color: color == "always"}
+	if out, ok := w.(*sink); ok {
+		return screenOf(out.w, color)
+	}
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return screen, false

@@ -21,7 +21,7 @@ type planCommand struct {
 	Sharing sharingFlags `embed:""`
 	Method  []string     `default:"dedicated,peak,greedy,heuristic,exact,lp" help:"Methods to compare."`
 	JSON    bool         `name:"json" help:"Write JSON for programs."`
-	Out     string       `type:"path" placeholder:"FILE" help:"Write the best method's placement as JSON."`
+	Out     string       `placeholder:"FILE" help:"Write the best method's placement as JSON."`
 }
 
 // Help is what weft plan --help adds.
@@ -50,15 +50,16 @@ func (c *planCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
+	var out *target
+	if c.Out != "" {
+		if out, err = openTarget(c.Out); err != nil {
+			return asInput(err, c.JSON)
+		}
+		defer out.drop()
+	}
 	in, err := c.read(ctx, s)
 	if err != nil {
 		return asInput(err, c.JSON)
-	}
-	var out *planFile
-	if c.Out != "" {
-		if out, err = newPlanFile(c.Out); err != nil {
-			return asInput(err, c.JSON)
-		}
 	}
 	study := c.study(ctx, s, in, methods)
 	s.progress.Done()
@@ -68,8 +69,8 @@ func (c *planCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if out != nil {
-		if err := out.write(study); err != nil {
-			return asInput(err, c.JSON)
+		if err := out.write(study.writePlacement); err != nil {
+			return err
 		}
 	}
 	if study.Partial {
@@ -80,9 +81,7 @@ func (c *planCommand) Run(ctx context.Context, s *session) error {
 
 // check verifies the flags and finds the methods.
 func (c *planCommand) check() ([]placement.Method, error) {
-	if err := errors.Join(c.Read.check(), c.Sharing.check()); err != nil {
-		return nil, err
-	}
+	faults := []error{c.Read.check(), c.Sharing.check()}
 	var chosen []placement.Method
 	var names []string
 	for _, m := range placement.Methods() {
@@ -93,10 +92,10 @@ func (c *planCommand) check() ([]placement.Method, error) {
 	}
 	for _, name := range c.Method {
 		if !slices.Contains(names, name) {
-			return nil, flagError("--method", name, fmt.Sprintf("unknown method %q", name), "", "one of "+strings.Join(names, ", "))
+			faults = append(faults, flagError("--method", name, fmt.Sprintf("unknown method %q", name), "", "one of "+strings.Join(names, ", ")))
 		}
 	}
-	return chosen, nil
+	return chosen, errors.Join(faults...)
 }
 
 // read reads the jobs and pairs, and sets aside jobs that no GPU can hold.
@@ -115,9 +114,12 @@ func (c *planCommand) read(ctx context.Context, s *session) (*planInput, error) 
 		return nil, err
 	}
 	c.keepFitting(in, t.Jobs, profiles)
-	in.note(c, stated)
+	in.note(ctx, c, stated)
 	return in, nil
 }
+
+// reasonTooLarge is why a job is left out that no GPU can hold; the placers give the same one.
+const reasonTooLarge = "TooLarge: fits no GPU"
 
 // keepFitting keeps the jobs that one GPU each can hold.
 func (c *planCommand) keepFitting(in *planInput, jobs []cluster.Job, profiles []profile.Profile) {
@@ -125,8 +127,8 @@ func (c *planCommand) keepFitting(in *planInput, jobs []cluster.Job, profiles []
 	var named []string
 	for j := range jobs {
 		if limit > 0 && profiles[j].Peak() > limit {
-			in.excluded.Count("TooLarge: fits no GPU", 1)
-			if len(named) < 3 {
+			in.excluded.Count(reasonTooLarge, 1)
+			if len(named) < namedJobs {
 				named = append(named, fmt.Sprintf("%s: %s fits no GPU (max %s)", jobs[j].ID, profiles[j].Peak(), limit))
 			}
 			continue
@@ -138,20 +140,22 @@ func (c *planCommand) keepFitting(in *planInput, jobs []cluster.Job, profiles []
 }
 
 // note adds what the user must know to read the result.
-func (in *planInput) note(c *planCommand, memoryStated bool) {
+func (in *planInput) note(ctx context.Context, c *planCommand, memoryStated bool) {
 	switch {
 	case c.Sharing.GPUMemory == 0 && memoryStated:
 		in.notes = append(in.notes, "no --gpu-memory: memory is no limit, peak = greedy")
 	case !memoryStated:
 		in.notes = append(in.notes, "no memory column: peak = greedy")
 	}
-	p := in.problem(c.Sharing.options())
-	unmeasured, incompatible := p.Lonely()
-	if n := len(unmeasured); n > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("%d jobs have no measured pair (%s): not shared", n, modelsOf(in.jobs, unmeasured)))
+	lonely, _ := await(ctx, func() [2][]int {
+		unmeasured, incompatible := in.problem(c.Sharing.options()).Lonely()
+		return [2][]int{unmeasured, incompatible}
+	})
+	if some := lonely[0]; len(some) > 0 {
+		in.notes = append(in.notes, fmt.Sprintf("%s without a measured pair (%s): not shared", several(len(some), "job"), modelsOf(in.jobs, some)))
 	}
-	if n := len(incompatible); n > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("%d jobs (%s) can share with nobody under these floors", n, modelsOf(in.jobs, incompatible)))
+	if some := lonely[1]; len(some) > 0 {
+		in.notes = append(in.notes, fmt.Sprintf("%s (%s) can share with nobody under these floors", several(len(some), "job"), modelsOf(in.jobs, some)))
 	}
 }
 
@@ -178,26 +182,30 @@ func (in *planInput) problem(o placement.Options) *placement.Problem {
 	return placement.NewProblem(in.jobs, in.table, in.profiles, o)
 }
 
-// study runs the methods one after the other. An interruption leaves out the methods that had not finished.
+// study runs the methods one after the other. An interruption leaves out what had not finished.
 func (c *planCommand) study(ctx context.Context, s *session, in *planInput, methods []placement.Method) *planStudy {
-	p := in.problem(c.Sharing.options())
 	study := &planStudy{
-		Schema: 1, Jobs: len(in.jobs), Workers: p.Workers(), Excluded: in.excluded, Notes: in.notes,
-		floors: floorsOf(in.jobs), residents: c.Sharing.MaxResidents, problem: p, Partial: in.partial,
+		Schema: 1, Jobs: len(in.jobs), Workers: workersOf(in.jobs), Excluded: append(trace.Exclusions{}, in.excluded...),
+		Notes: append([]string{}, in.notes...), Methods: []planMethod{}, floors: floorsOf(in.jobs),
+		residents: c.Sharing.MaxResidents, Partial: in.partial,
 	}
-	s.progress.Report("plan: lower bound", 0, 0, "")
-	bound := placement.LowerBound(p)
+	pulse := s.pulse("plan: lower bound")
+	bound, ok := await(ctx, func() placement.Bound { return placement.LowerBound(in.problem(c.Sharing.options())) })
+	pulse.stop()
+	if !ok {
+		study.interrupt("before the lower bound was found")
+		return study
+	}
 	study.Bound = planBound{GPUs: bound.GPUs, Kind: bound.Kind, whole: bound.Whole()}
 	for _, m := range methods {
-		p.Progress = func(done, total int) { s.progress.Report("plan: "+m.Name, done, total, "jobs") }
-		start := s.clock()
-		q, err := m.Pack(ctx, p)
-		seconds := s.clock().Sub(start).Seconds()
-		if interrupted(err) {
-			study.Partial = true
-			break
+		pulse := s.pulse("plan: " + m.Name)
+		done, ok := await(ctx, func() packed { return c.pack(ctx, s, in, m, pulse) })
+		pulse.stop()
+		if !ok || interrupted(done.err) {
+			study.interrupt("in method " + m.Name)
+			return study
 		}
-		study.add(m, q, err, seconds)
+		study.add(done)
 	}
 	if in.timed && !study.Partial {
 		study.overTime(ctx, s, c, in, methods)
@@ -205,8 +213,43 @@ func (c *planCommand) study(ctx context.Context, s *session, in *planInput, meth
 	return study
 }
 
+// packed is what one method made of the jobs.
+type packed struct {
+	method  placement.Method
+	problem *placement.Problem
+	packing *placement.Packing
+	figures placement.Figures
+	limits  []placement.Limit
+	err     error
+	seconds float64
+}
+
+// pack runs one method on a problem of its own.
+func (c *planCommand) pack(ctx context.Context, s *session, in *planInput, m placement.Method, at *pulse) packed {
+	p := in.problem(c.Sharing.options())
+	p.Progress = at.report
+	start := s.clock()
+	q, err := m.Pack(ctx, p)
+	r := packed{method: m, problem: p, packing: q, err: err, seconds: s.clock().Sub(start).Seconds()}
+	if err == nil {
+		r.figures, r.limits = p.Figures(q), p.Limits(q)
+	}
+	return r
+}
+
+func workersOf(jobs []cluster.Job) int {
+	n := 0
+	for j := range jobs {
+		n += jobs[j].Workers
+	}
+	return n
+}
+
 // floorsOf says in words which floors the jobs have.
 func floorsOf(jobs []cluster.Job) string {
+	if len(jobs) == 0 {
+		return "no floor"
+	}
 	least, most := 1.0, 0.0
 	for j := range jobs {
 		least, most = min(least, jobs[j].Floor), max(most, jobs[j].Floor)

@@ -2,21 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"os"
+	"io"
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/placement"
 )
-
-// planFile is the placement that --out writes. It is opened before the work starts.
-type planFile struct {
-	f *os.File
-}
-
-func newPlanFile(path string) (*planFile, error) {
-	f, err := create(path)
-	return &planFile{f}, err
-}
 
 // planDocument is the form of the file.
 type planDocument struct {
@@ -39,20 +29,18 @@ type planResident struct {
 	Floor  float64 `json:"floor"`
 }
 
-func (p *planFile) write(s *planStudy) error {
-	doc := planDocument{Schema: 1, Method: s.bestName, GPUs: []planGPU{}, Partial: s.Partial}
+// writePlacement writes the best method's placement.
+func (s *planStudy) writePlacement(w io.Writer) error {
+	doc := planDocument{Schema: 1, GPUs: []planGPU{}, Partial: s.Partial}
 	if s.best != nil {
-		for g, residents := range s.best.GPUs {
-			doc.GPUs = append(doc.GPUs, planGPU{g, residentsOf(s.problem, residents)})
+		doc.Method = s.best.method.Name
+		for g, residents := range s.best.packing.GPUs {
+			doc.GPUs = append(doc.GPUs, planGPU{g, residentsOf(s.best.problem, residents)})
 		}
 	}
-	e := json.NewEncoder(p.f)
+	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	if err := e.Encode(doc); err != nil {
-		_ = p.f.Close() // the write error says more
-		return err
-	}
-	return p.f.Close()
+	return e.Encode(doc)
 }
 
 func residentsOf(p *placement.Problem, residents []cluster.Worker) []planResident {

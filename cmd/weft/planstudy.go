@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
-	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/trace"
 )
@@ -27,9 +25,7 @@ type planStudy struct {
 	floors    string
 	residents int
 	span      string
-	problem   *placement.Problem
-	best      *placement.Packing // of the best method
-	bestName  string
+	best      *packed // of the best method; nil while none finished
 }
 
 type planBound struct {
@@ -63,42 +59,54 @@ type planOverTime struct {
 	GPUHours float64 `json:"gpu_hours"`
 	Saved    float64 `json:"saved"` // GPU-hours against dedicated GPUs
 	Basis    string  `json:"basis"` // replay, or sampled
+	note     string
+	err      error
 }
 
 // add records what a method did.
-func (s *planStudy) add(m placement.Method, q *placement.Packing, err error, seconds float64) {
-	row := planMethod{Method: m.Name, label: m.Label, Seconds: seconds, isDedicated: m.Name == "dedicated"}
-	var limit *placement.LimitError
-	if errors.As(err, &limit) {
-		row.Skipped = limit.Error()
-		s.Notes = append(s.Notes, "skipped "+limit.Error())
+func (s *planStudy) add(r packed) {
+	row := planMethod{Method: r.method.Name, label: r.method.Label, Seconds: r.seconds, isDedicated: r.method.Name == "dedicated"}
+	if r.err != nil { // a *placement.LimitError, or a problem outside a method's contract
+		row.Skipped = r.err.Error()
+		s.Notes = append(s.Notes, "skipped "+row.Skipped)
 		s.Methods = append(s.Methods, row)
 		return
 	}
-	f := s.problem.Figures(q)
+	f := r.figures
 	row.GPUs, row.Saved, row.Mean, row.Worst, row.P05, row.Broken = &f.GPUs, f.Saved, f.MeanPerformance,
 		f.WorstPerformance, f.P05Performance, f.BrokenFloors
 	if s.Bound.GPUs > 0 {
 		row.AboveBound = max(0, float64(f.GPUs)/s.Bound.GPUs-1)
 	}
 	if !row.isDedicated {
-		for _, l := range s.problem.Limits(q) {
+		for _, l := range r.limits {
 			row.LimitedBy = append(row.LimitedBy, fmt.Sprintf("%s %s", l.Code, report.Percent(l.Share)))
 		}
 	}
 	s.Methods = append(s.Methods, row)
-	if s.best == nil || len(q.GPUs) < len(s.best.GPUs) ||
-		len(q.GPUs) == len(s.best.GPUs) && f.MeanPerformance > s.problem.Figures(s.best).MeanPerformance {
-		s.best, s.bestName = q, m.Name
+	if s.best == nil || f.GPUs < s.best.figures.GPUs ||
+		f.GPUs == s.best.figures.GPUs && f.MeanPerformance > s.best.figures.MeanPerformance {
+		s.best = &r
 	}
+}
+
+// interrupt marks the study partial and says where it was cut.
+func (s *planStudy) interrupt(where string) {
+	s.Partial = true
+	s.Notes = append(s.Notes, "partial: interrupted "+where)
 }
 
 // write shows the study to a person.
 func (s *planStudy) write(out *session) error {
 	w := out.stdout
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
-	p("%s jobs, %s workers, %s, up to %d residents\n", report.Count(s.Jobs), report.Count(s.Workers), s.floors, s.residents)
-	if s.Workers == 0 {
+	p("%s, %s, %s, up to %s\n", several(s.Jobs, "job"), several(s.Workers, "worker"), s.floors, several(s.residents, "resident"))
+	switch {
+	case s.Partial && s.Bound.Kind == "":
+		p("Interrupted before anything was planned.\n")
+		s.writeNotes(out)
+		return nil
+	case s.Workers == 0:
 		p("No job to place.\n")
 		s.writeNotes(out)
 		return nil
@@ -108,7 +116,7 @@ func (s *planStudy) write(out *session) error {
 	if err := t.Write(w, out.screen); err != nil {
 		return err
 	}
-	p("\n%s\n", s.verdict())
+	p("\n%s\n", out.wrap(s.verdict()))
 	s.writeNotes(out)
 	return s.writeOverTime(out)
 }
@@ -159,23 +167,24 @@ func (m *planMethod) cells() []report.Cell {
 
 // verdict is the answer in one sentence.
 func (s *planStudy) verdict() string {
-	if s.best == nil {
+	switch {
+	case s.best == nil:
 		return "No method finished."
+	case s.best.figures.GPUs == s.Workers && s.best.method.Name == "dedicated" && len(s.Methods) == 1:
+		return fmt.Sprintf("%s for %s, one each.", several(s.Workers, "GPU"), several(s.Workers, "worker"))
+	case s.best.figures.GPUs == s.Workers:
+		return fmt.Sprintf("%s for %s: sharing saves nothing under these floors.", several(s.Workers, "GPU"), several(s.Workers, "worker"))
 	}
-	f := s.problem.Figures(s.best)
-	if f.GPUs == s.Workers {
-		return fmt.Sprintf("%s GPUs for %s workers: sharing saves nothing under these floors.", report.Count(f.GPUs), report.Count(s.Workers))
-	}
-	return fmt.Sprintf("%s GPUs do the work of %s; the slowest job keeps %s of its speed.", report.Count(f.GPUs),
-		report.Count(s.Workers), report.PercentTenths(f.WorstPerformance))
+	return fmt.Sprintf("%s GPUs do the work of %s; the slowest job keeps %s of its speed.", report.Count(s.best.figures.GPUs),
+		report.Count(s.Workers), report.PercentTenths(s.best.figures.WorstPerformance))
 }
 
 func (s *planStudy) writeNotes(out *session) {
 	for _, note := range s.Notes {
-		_, _ = fmt.Fprintln(out.stdout, "note: "+report.Clean(note))
+		_, _ = fmt.Fprintln(out.stdout, out.wrap("note: "+report.Clean(note)))
 	}
 	for _, x := range s.Excluded {
-		_, _ = fmt.Fprintf(out.stdout, "excluded: %s rows: %s\n", report.Count(x.Rows), report.Clean(x.Reason))
+		_, _ = fmt.Fprintln(out.stdout, out.wrap(fmt.Sprintf("excluded: %s: %s", several(x.Rows, "row"), report.Clean(x.Reason))))
 	}
 }
 
@@ -197,6 +206,14 @@ func (s *planStudy) writeOverTime(out *session) error {
 	}
 	_, _ = fmt.Fprintf(out.stdout, "\n%s\n", s.span)
 	return t.Write(out.stdout, out.screen)
+}
+
+// several is a count of things: "1 job", "1,412 jobs".
+func several(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return report.Count(n) + " " + one + "s"
 }
 
 func roundPercent(share float64) float64 { return math.Round(share*1000) / 10 }

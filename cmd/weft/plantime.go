@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -27,34 +28,71 @@ const (
 // busy hours count by what runs in them; the busiest instant is looked at besides.
 const timeSamples = 48
 
+// Bounds that keep a sampled figure to some ten seconds on any log, by what makes an instant dear: the jobs planned over all
+// instants together; for exact the cube of the workers, three thousand million of which are some seconds; for lp the
+// groups of jobs, with more of which the rounding searches long. They are counts, so that equal logs give equal
+// figures on any machine. The least number of instants still tells a quiet log from a busy one.
+const (
+	sampledJobs  = 200_000
+	sampledCubes = 3e9
+	easyGroups   = 40
+	hardSamples  = 12
+	leastSamples = 6
+
+	// sampledSeconds is when a figure is left out all the same.
+	sampledSeconds = 15
+)
+
+// samplesOf is the number of instants for a method.
+func (in *planInput) samplesOf(m placement.Method, peak int) int {
+	n := min(timeSamples, sampledJobs/peak)
+	switch {
+	case m.Name == "exact":
+		n = min(n, int(sampledCubes/math.Pow(float64(peak), 3)))
+	case m.Name == "lp" && in.groups() > easyGroups:
+		n = min(n, hardSamples)
+	}
+	return max(n, leastSamples)
+}
+
+// groups is how many kinds of jobs there are, memory aside.
+func (in *planInput) groups() int {
+	type group struct {
+		model, batch string
+		floor        float64
+		class        cluster.Class
+	}
+	seen := map[group]struct{}{}
+	for j := range in.jobs {
+		job := &in.jobs[j]
+		seen[group{job.Model, job.Batch, job.Floor, job.Class}] = struct{}{}
+	}
+	return len(seen)
+}
+
 // overTime adds the figures over the time of the log.
 func (s *planStudy) overTime(ctx context.Context, out *session, c *planCommand, in *planInput, methods []placement.Method) {
 	alone := concurrency(in.jobs, 1)
 	start, end := alone.span()
-	if end <= start {
-		return
+	dedicated := alone.hours()
+	if dedicated <= 0 {
+		return // nothing runs for any time
 	}
 	s.span = fmt.Sprintf("The log spans %s.", report.Duration(end.Sub(start)))
-	dedicated := alone.hours()
-	for i, m := range methods {
-		out.progress.Report("plan: over time", i, len(methods), "methods")
-		var row planOverTime
-		var err error
-		switch m.Name {
-		case "dedicated":
-			row = planOverTime{Peak: alone.peak(), GPUHours: dedicated, Basis: basisReplay}
-		case "greedy", "peak":
-			row, err = c.replayed(ctx, in, m.Name == "peak")
-		default:
-			row, err = c.sampled(ctx, in, m, alone)
-		}
-		if interrupted(err) {
-			s.Partial = true
+	for _, m := range methods {
+		pulse := out.pulse("plan: over time, " + m.Name)
+		row, ok := await(ctx, func() planOverTime { return c.rowOverTime(ctx, out.clock, in, m, alone) })
+		pulse.stop()
+		if !ok || interrupted(row.err) {
+			s.interrupt("in the figures over time, method " + m.Name)
 			return
 		}
-		if err != nil {
-			s.Notes = append(s.Notes, fmt.Sprintf("over time, %s: %v", m.Name, err))
+		if row.err != nil {
+			s.Notes = append(s.Notes, fmt.Sprintf("over time, %s: %v", m.Name, row.err))
 			continue
+		}
+		if row.note != "" {
+			s.Notes = append(s.Notes, row.note)
 		}
 		row.Method = m.Name
 		row.Average = row.GPUHours / end.Sub(start).Hours()
@@ -63,8 +101,18 @@ func (s *planStudy) overTime(ctx context.Context, out *session, c *planCommand, 
 	}
 }
 
+func (c *planCommand) rowOverTime(ctx context.Context, clock func() time.Time, in *planInput, m placement.Method, alone steps) planOverTime {
+	switch m.Name {
+	case "dedicated":
+		return planOverTime{Peak: alone.peak(), GPUHours: alone.hours(), Basis: basisReplay}
+	case "greedy", "peak":
+		return c.replayed(ctx, in, m.Name == "peak")
+	}
+	return c.sampled(ctx, clock, in, m, alone)
+}
+
 // replayed runs the greedy step for every arrival on as many GPUs as are needed.
-func (c *planCommand) replayed(ctx context.Context, in *planInput, atPeak bool) (planOverTime, error) {
+func (c *planCommand) replayed(ctx context.Context, in *planInput, atPeak bool) planOverTime {
 	slowest := 1.0
 	for j := range in.jobs {
 		slowest = min(slowest, in.jobs[j].Floor)
@@ -76,29 +124,37 @@ func (c *planCommand) replayed(ctx context.Context, in *planInput, atPeak bool) 
 	}
 	r, err := sim.Run(ctx, sim.Config{Cluster: pool, Jobs: in.jobs, Order: policy.FIFO(), Placer: policy.NewSharing(p, pool)})
 	if err != nil {
-		return planOverTime{}, err
+		return planOverTime{err: err}
 	}
-	return planOverTime{Peak: r.PeakGPUs, GPUHours: r.GPUHours, Basis: basisReplay}, ctx.Err()
+	return planOverTime{Peak: r.PeakGPUs, GPUHours: r.GPUHours, Basis: basisReplay, err: ctx.Err()}
 }
 
 // sampled plans the jobs that run at some instants.
-func (c *planCommand) sampled(ctx context.Context, in *planInput, m placement.Method, alone steps) (planOverTime, error) {
+func (c *planCommand) sampled(ctx context.Context, clock func() time.Time, in *planInput, m placement.Method, alone steps) planOverTime {
+	n := in.samplesOf(m, alone.peak())
 	row := planOverTime{Basis: basisSampled}
-	busiest, instants := alone.samples(timeSamples)
+	if n < timeSamples {
+		row.note = fmt.Sprintf("over time, %s: %d instants instead of %d, for each takes long", m.Name, n, timeSamples)
+	}
+	busiest, instants := alone.samples(n)
+	began := clock()
 	for i, t := range append(instants, busiest) {
 		running := in.at(t)
 		p := running.problem(c.Sharing.options())
 		q, err := m.Pack(ctx, p)
 		if err != nil {
-			return row, err
+			return planOverTime{err: err}
 		}
 		f := p.Figures(q)
 		row.Peak = max(row.Peak, f.GPUs)
-		if i < timeSamples {
-			row.GPUHours += alone.hours() / timeSamples * float64(f.GPUs) / f.MeanPerformance / float64(p.Workers())
+		if i < n {
+			row.GPUHours += alone.hours() / float64(n) * float64(f.GPUs) / f.MeanPerformance / float64(p.Workers())
+		}
+		if took := clock().Sub(began).Seconds(); took > sampledSeconds && i < n {
+			return planOverTime{err: fmt.Errorf("left out: %d of %d instants took %.0f s", i+1, n+1, took)}
 		}
 	}
-	return row, nil
+	return row
 }
 
 // at is the jobs that run at an instant.
@@ -121,7 +177,7 @@ func concurrency(jobs []cluster.Job, stretch float64) steps {
 	var changes steps
 	for j := range jobs {
 		job := &jobs[j]
-		run := time.Duration(float64(job.Duration) * stretch)
+		run := unit.Duration(job.Duration.Seconds() * stretch)
 		changes = append(changes, sim.Usage{At: job.Submit, GPUs: job.Workers}, sim.Usage{At: job.Submit.Add(run), GPUs: -job.Workers})
 	}
 	slices.SortFunc(changes, func(a, b sim.Usage) int {

@@ -17,13 +17,14 @@ type simCommand struct {
 	Trace   string       `arg:"" placeholder:"TRACE" help:"Recorded jobs. - reads the standard input."`
 	Read    jobFlags     `embed:""`
 	Sharing sharingFlags `embed:""`
+	Adjust  adjustFlags  `embed:""`
 
 	Nodes       int    `placeholder:"N" help:"Nodes of the cluster."`
 	GPUsPerNode int    `name:"gpus-per-node" placeholder:"G" help:"GPUs of each node. Default: 8."`
-	Cluster     string `type:"path" placeholder:"FILE" help:"Describes the cluster: node, gpus, and optionally gpu_model, gpu_memory_mib, cpu_milli, memory_mib, vc, count; or openb's, Philly's or Tiresias' node file."`
+	Cluster     string `placeholder:"FILE" help:"Describes the cluster: node, gpus, and optionally gpu_model, gpu_memory_mib, cpu_milli, memory_mib, vc, count; or openb's, Philly's or Tiresias' node file."`
 
 	Policy    []string `default:"fifo" help:"Who runs next: fifo, sjf, srtf, srsf, tiresias; antman with --format muri."`
-	Share     []string `default:"never" help:"Whether GPUs are shared: never, always (memory permitting), floor (while every floor holds)."`
+	Share     []string `default:"never" help:"Whether GPUs are shared: never; floor (while every floor holds); always (memory permitting); or as other systems do: peak, utilcap, classes, bsbf, unpack."`
 	Placement []string `placeholder:"P" help:"Where: consolidated, firstfit, bestfit, dotprod, clustering, packing, fgd, random without sharing (default consolidated); greedy or heuristic (greedy that also moves jobs to close gaps) with it."`
 	Own       bool     `help:"Replay muri and pollux traces by weft's own rules, not by those of the simulators they were published with."`
 
@@ -33,8 +34,8 @@ type simCommand struct {
 	RestartCost time.Duration `default:"0s" help:"Time a preempted or moved job loses when it starts again."`
 
 	JSON bool   `name:"json" help:"Write JSON for programs."`
-	CSV  string `name:"csv" type:"path" placeholder:"DIR" help:"Write figures and jobs of each run as CSV files."`
-	HTML string `name:"html" type:"path" placeholder:"FILE" help:"Write a report with plots, in one file."`
+	CSV  string `name:"csv" placeholder:"DIR" help:"Write figures and jobs of each run as CSV files."`
+	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots, in one file."`
 }
 
 // Help is what weft sim --help adds.
@@ -42,6 +43,7 @@ func (simCommand) Help() string {
 	return `Examples:
   weft generate > jobs.csv && weft sim jobs.csv --nodes 8 --gpus-per-node 8 --share never,floor
   weft sim log.txt --format sacct --nodes 64 --gpus-per-node 8 --policy fifo,sjf --html report.html
+  weft sim jobs.csv --share never,floor,utilcap --placement heuristic --predict default --restart-cost 30s
   weft sim trace3.csv --format muri --policy srtf,srsf,tiresias,antman
   weft sim pods.csv --format openb --cluster nodes.csv --placement fgd,bestfit --fill 1.3 --seeds 42..51`
 }
@@ -49,8 +51,8 @@ func (simCommand) Help() string {
 // The ways to share GPUs.
 const (
 	shareNever  = "never"
-	shareAlways = "always"
 	shareFloor  = "floor"
+	shareOracle = "oracle" // as floor, by the true rates: beside runs on predictions
 )
 
 // Placements of our own; consolidated and greedy are the defaults without and with sharing.
@@ -77,7 +79,7 @@ func (c *simCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
-	defer out.close()
+	defer out.drop()
 	study, err := c.study(ctx, s, variants)
 	if err != nil && !(interrupted(err) && study != nil) {
 		return asInput(err, c.JSON)
@@ -90,7 +92,7 @@ func (c *simCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if err := out.write(study, s, c); err != nil {
-		return asInput(err, c.JSON)
+		return err
 	}
 	if study.Partial {
 		return errPartial
@@ -130,30 +132,28 @@ func muriPolicies() []string {
 
 // check verifies the flags and lists the runs.
 func (c *simCommand) check() ([]variant, error) {
-	if err := errors.Join(c.Read.check(), c.Sharing.check(), c.checkCluster()); err != nil {
-		return nil, err
-	}
+	faults := []error{c.Read.check(), c.Sharing.check(), c.Adjust.check(), c.checkCluster()}
 	shared, unshared := []string{placementGreedy, placementHeuristic}, append([]string{placementConsolidated}, policy.ScoredNames()...)
 	for _, list := range []struct {
 		flag           string
 		values, choice []string
 	}{
 		{"--policy", c.Policy, append(policy.OrderNames(), string(muri.AntMan))},
-		{"--share", c.Share, []string{shareNever, shareAlways, shareFloor}},
+		{"--share", c.Share, append([]string{shareNever, shareFloor}, policy.BaselineNames()...)},
 		{"--placement", c.Placement, append(slices.Clone(unshared), shared...)},
 	} {
 		for _, v := range list.values {
 			if !slices.Contains(list.choice, v) {
-				return nil, flagError(list.flag, v, fmt.Sprintf("unknown %s %q", strings.TrimLeft(list.flag, "-"), v), "",
-					"one of "+strings.Join(list.choice, ", "))
+				faults = append(faults, flagError(list.flag, v, fmt.Sprintf("unknown %s %q", strings.TrimLeft(list.flag, "-"), v), "",
+					"one of "+strings.Join(list.choice, ", ")))
 			}
 		}
 	}
 	if slices.Contains(c.Policy, string(muri.AntMan)) && (!c.published("muri") || !onlyNever(c.Share)) {
-		return nil, flagError("--policy", "antman", "antman needs a muri trace, replayed by its published rules",
-			"it decides by the stage times of each job, which only those traces state", "add --format muri, or leave antman out")
+		faults = append(faults, flagError("--policy", "antman", "antman needs a muri trace, replayed by its published rules",
+			"it decides by the stage times of each job, which only those traces state", "add --format muri, or leave antman out"))
 	}
-	return c.variants(shared, unshared), nil
+	return c.variants(shared, unshared), errors.Join(faults...)
 }
 
 func onlyNever(share []string) bool {
@@ -165,8 +165,11 @@ func (c *simCommand) variants(shared, unshared []string) []variant {
 	var all []variant
 	for _, share := range c.Share {
 		fitting, standard := shared, placementGreedy
-		if share == shareNever {
+		switch {
+		case share == shareNever:
 			fitting, standard = unshared, placementConsolidated
+		case share != shareFloor: // a rule of another system has its own placement
+			fitting, standard = nil, placementGreedy
 		}
 		placements := intersect(c.Placement, fitting)
 		if len(placements) == 0 {
@@ -175,6 +178,9 @@ func (c *simCommand) variants(shared, unshared []string) []variant {
 		for _, p := range c.Policy {
 			for _, place := range placements {
 				all = append(all, variant{p, place, share})
+				if share == shareFloor && c.Adjust.Predict != "" {
+					all = append(all, variant{p, place, shareOracle})
+				}
 			}
 		}
 	}

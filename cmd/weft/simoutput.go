@@ -3,10 +3,12 @@ package main
 import (
 	"encoding/csv"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/report/page"
@@ -14,46 +16,50 @@ import (
 
 // simOutputs are the files that a study writes beside what it shows. They are opened before the work starts.
 type simOutputs struct {
-	html *os.File
-	dir  string
+	html    *target // nil when not asked for, as figures
+	figures *target
+	dir     string
 }
 
 func (c *simCommand) openOutputs() (*simOutputs, error) {
 	o := &simOutputs{dir: c.CSV}
+	var err error
 	if c.CSV != "" {
-		if err := os.MkdirAll(c.CSV, 0o755); err != nil {
+		if err := os.MkdirAll(c.CSV, 0o777); err != nil {
+			return nil, err
+		}
+		if o.figures, err = openTarget(filepath.Join(c.CSV, "policies.csv")); err != nil {
 			return nil, err
 		}
 	}
 	if c.HTML != "" {
-		var err error
-		if o.html, err = create(c.HTML); err != nil {
+		if o.html, err = openTarget(c.HTML); err != nil {
+			o.drop()
 			return nil, err
 		}
 	}
 	return o, nil
 }
 
-// close gives the files back; what was written has been checked by write.
-func (o *simOutputs) close() {
-	if o.html != nil {
-		_ = o.html.Close()
-	}
+// drop gives back the files that were not written.
+func (o *simOutputs) drop() {
+	o.figures.drop()
+	o.html.drop()
 }
 
 func (o *simOutputs) write(study *simStudy, s *session, c *simCommand) error {
-	if o.dir != "" {
-		if err := study.writeCSV(o.dir); err != nil {
+	if o.figures != nil {
+		if err := o.figures.write(study.writeFigures); err != nil {
+			return err
+		}
+		if err := study.writeRuns(o.dir); err != nil {
 			return err
 		}
 	}
 	if o.html == nil {
 		return nil
 	}
-	if err := page.HTML(o.html, study.page(s, c)); err != nil {
-		return err
-	}
-	return o.html.Sync()
+	return o.html.write(func(w io.Writer) error { return page.HTML(w, study.page(s, c)) })
 }
 
 // page is the study as the HTML report shows it.
@@ -106,24 +112,47 @@ func gpuNames(c cluster.Cluster) []string {
 	return names
 }
 
-// writeCSV writes policies.csv and one file of jobs for each run.
-func (s *simStudy) writeCSV(dir string) error {
+// writeFigures writes a row for each run.
+func (s *simStudy) writeFigures(w io.Writer) error {
 	rows := [][]string{{"policy", "placement", "share", "workload", "avg_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "avg_queue_s",
-		"makespan_s", "gpu_hours", "peak_gpus", "utilisation", "allocation_pct", "broken_floors", "migrations", "preemptions", "jobs"}}
+		"makespan_s", "gpu_hours", "peak_gpus", "utilisation", "allocation_pct", "fragmentation_pct", "broken_floors", "migrations",
+		"preemptions", "jobs"}}
 	for _, r := range s.Policies {
+		fragmentation := ""
+		if r.Fragmentation != nil {
+			fragmentation = number(*r.Fragmentation)
+		}
 		rows = append(rows, []string{r.Policy, r.Placement, r.Share, r.Workload, number(r.AvgJCT), number(r.MedianJCT), number(r.P95JCT),
 			number(r.P99JCT), number(r.AvgQueue), number(r.Makespan), number(r.GPUHours), strconv.Itoa(r.PeakGPUs), number(r.Utilisation),
-			number(r.Allocation), strconv.Itoa(r.BrokenFloors), strconv.Itoa(r.Migrations), strconv.Itoa(r.Preemptions), strconv.Itoa(r.Jobs)})
+			number(r.Allocation), fragmentation, strconv.Itoa(r.BrokenFloors), strconv.Itoa(r.Migrations), strconv.Itoa(r.Preemptions),
+			strconv.Itoa(r.Jobs)})
+	}
+	return csv.NewWriter(w).WriteAll(rows)
+}
+
+// writeRuns writes one file of jobs for each run.
+func (s *simStudy) writeRuns(dir string) error {
+	for _, r := range s.Policies {
 		if err := s.writeRun(dir, r); err != nil {
 			return err
 		}
 	}
-	return writeRows(filepath.Join(dir, "policies.csv"), rows)
+	return nil
+}
+
+// fileName is a run's name as one of a file: a workload's name comes from the trace and may hold anything.
+func (r *simRun) fileName() string {
+	return strings.Map(func(c rune) rune {
+		if c == '.' || c == '_' || c < unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
+			return c
+		}
+		return '-'
+	}, r.name()) + ".csv"
 }
 
 // writeRun writes the jobs of a run, or the curves of a fill-up.
 func (s *simStudy) writeRun(dir string, r *simRun) error {
-	file := filepath.Join(dir, strings.ReplaceAll(r.name(), " ", "-")+".csv")
+	file := filepath.Join(dir, r.fileName())
 	if len(r.Seeds) > 0 {
 		rows := [][]string{{"seed", "arrived_pct", "allocation_pct", "fragmentation_pct"}}
 		for _, seed := range r.Seeds {
@@ -149,15 +178,11 @@ func (s *simStudy) writeRun(dir string, r *simRun) error {
 }
 
 func writeRows(path string, rows [][]string) error {
-	f, err := create(path)
+	t, err := openTarget(path)
 	if err != nil {
 		return err
 	}
-	if err := csv.NewWriter(f).WriteAll(rows); err != nil {
-		_ = f.Close() // the write error says more
-		return err
-	}
-	return f.Close()
+	return t.write(func(w io.Writer) error { return csv.NewWriter(w).WriteAll(rows) })
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

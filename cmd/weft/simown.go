@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 
 	"weft.dev/weft/internal/cluster"
-	"weft.dev/weft/internal/interference"
-	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/policy"
 	"weft.dev/weft/internal/sim"
 	"weft.dev/weft/internal/sim/pollux"
@@ -23,7 +24,8 @@ func (c *simCommand) own(ctx context.Context, s *session, variants []variant) (*
 	if err != nil && !(interrupted(err) && t != nil) {
 		return nil, err
 	}
-	study := &simStudy{Schema: 1, Notes: t.Notes, Partial: err != nil, jobs: t.Jobs, floor: commonFloor(t.Jobs)}
+	study := newSimStudy(t.Notes...)
+	study.Partial, study.jobs, study.floor = err != nil, t.Jobs, commonFloor(t.Jobs)
 	if !t.Timed && len(t.Jobs) > 0 {
 		return nil, trace.Errors{{Code: "untimed", File: c.Trace, Message: "the jobs have no submission and run times",
 			Why: "a replay needs to know when jobs come and how long they run", Fix: `add the columns submit_s and duration_s, or use weft plan`}}
@@ -32,40 +34,78 @@ func (c *simCommand) own(ctx context.Context, s *session, variants []variant) (*
 	if err != nil {
 		return nil, err
 	}
-	var table *interference.Table
+	var known *rates
 	if !onlyNever(c.Share) {
-		var notes []string
-		if table, notes, err = c.Sharing.table(); err != nil {
+		if known, err = c.rates(study, t.Jobs); err != nil {
 			return nil, err
 		}
-		study.Notes = append(study.Notes, notes...)
 	}
 	if _, _, err := memory(t.Jobs); err != nil {
 		return nil, err
 	}
 	for _, v := range variants {
-		r, err := c.replay(ctx, s, v, machines, t.Jobs, table)
+		r, adjusting, err := c.replay(ctx, s, v, machines, t.Jobs, known)
 		if err != nil {
 			return study, err
 		}
+		if len(study.Policies) == 0 {
+			study.nameRefused(r.Refused, largestMemory(machines))
+		}
 		r.Excluded = append(append([]trace.Exclusion{}, t.Excluded...), r.Excluded...)
-		study.add(newSimRun(v, "weft", r, machines))
+		run := newSimRun(v, "weft", r, machines)
+		if len(adjusting) > 0 {
+			run.Adjustment = newAdjustment(adjusting, r, t.Jobs)
+			run.Adjustment.AboveBound = c.aboveBound(ctx, r, machines, t.Jobs, known.truth)
+		}
+		study.add(run)
 		if r.Partial {
 			return study, ctx.Err()
 		}
 	}
+	study.regret()
 	return study, nil
+}
+
+// namedJobs is how many jobs that cannot run are named; the rest is counted.
+const namedJobs = 3
+
+// nameRefused names the first jobs that could never run, with the memory of those that are too large.
+func (s *simStudy) nameRefused(refused []sim.Refusal, most unit.Bytes) {
+	for _, r := range refused[:min(len(refused), namedJobs)] {
+		job := &s.jobs[r.Job]
+		why := r.Reason
+		if why == reasonTooLarge {
+			why = fmt.Sprintf("%s fits no GPU (max %s)", job.Memory.Peak, most)
+		}
+		s.Notes = append(s.Notes, job.ID+": "+why)
+	}
+}
+
+// largestMemory is the memory of the largest GPU.
+func largestMemory(c cluster.Cluster) unit.Bytes {
+	most := unit.Bytes(0)
+	for _, n := range c.Nodes {
+		if n.GPUs > 0 {
+			most = max(most, n.GPUMemory)
+		}
+	}
+	return most
 }
 
 // replay runs one variant; random placement is replayed with the first seed.
 func (c *simCommand) replay(ctx context.Context, s *session, v variant, machines cluster.Cluster, jobs []cluster.Job,
-	table *interference.Table) (*sim.Result, error) {
+	known *rates) (*sim.Result, []*policy.Adjusting, error) {
 	order, _ := policy.OrderByName(v.policy)
+	var adjusting []*policy.Adjusting // one for each virtual cluster
 	var failed error
 	place := func(part cluster.Cluster, jobs []cluster.Job) policy.Placer {
-		p, err := c.placer(v, part, jobs, table)
-		if err != nil && failed == nil {
-			failed = err
+		p, err := c.placer(v, part, jobs, known)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			return policy.NewConsolidated(part, jobs)
+		}
+		if a, ok := p.(*policy.Adjusting); ok {
+			adjusting = append(adjusting, a)
 		}
 		return p
 	}
@@ -74,37 +114,20 @@ func (c *simCommand) replay(ctx context.Context, s *session, v variant, machines
 		Progress: func(done, total int) { s.progress.Report("sim: "+v.String(), done, total, "jobs") },
 	}, place)
 	if failed != nil {
-		return nil, failed
+		return nil, nil, failed
 	}
-	return r, err
+	return r, adjusting, err
 }
 
 // placer makes the placer of a variant for one virtual cluster.
-func (c *simCommand) placer(v variant, machines cluster.Cluster, jobs []cluster.Job, table *interference.Table) (policy.Placer, error) {
+func (c *simCommand) placer(v variant, machines cluster.Cluster, jobs []cluster.Job, known *rates) (policy.Placer, error) {
 	switch {
 	case v.share != shareNever:
-		profiles, _, err := memory(jobs)
-		if err != nil {
-			return policy.NewConsolidated(machines, jobs), err
-		}
-		o := c.Sharing.options()
-		o.NoFloors = v.share == shareAlways
-		if o.GPUMemory == 0 {
-			o.GPUMemory = leastMemory(machines)
-		}
-		p := placement.NewProblem(jobs, table, profiles, o)
-		if v.placement == placementHeuristic {
-			return policy.NewDraining(p, machines, c.RestartCost), nil
-		}
-		return policy.NewSharing(p, machines), nil
+		return c.shared(v, machines, jobs, known)
 	case v.placement == placementConsolidated:
 		return policy.NewConsolidated(machines, jobs), nil
 	}
-	p, err := policy.NewScored(v.placement, machines, jobs, policy.ScoredOptions{Random: rand.New(rand.NewPCG(uint64(c.Seeds[0]), 0))})
-	if err != nil {
-		return policy.NewConsolidated(machines, jobs), err
-	}
-	return p, nil
+	return policy.NewScored(v.placement, machines, jobs, policy.ScoredOptions{Random: rand.New(rand.NewPCG(uint64(c.Seeds[0]), 0))})
 }
 
 // leastMemory is the memory of the smallest GPU: shared GPUs are one pool, and every job must fit wherever it lands.
@@ -120,7 +143,7 @@ func leastMemory(c cluster.Cluster) unit.Bytes {
 
 // readTrace reads the trace; a Pollux trace states no run times, so those follow from the measurements beside it.
 func (c *simCommand) readTrace(ctx context.Context, s *session) (*trace.Trace, error) {
-	o, err := c.Read.options(c.Trace)
+	o, err := c.Read.options()
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +154,11 @@ func (c *simCommand) readTrace(ctx context.Context, s *session) (*trace.Trace, e
 		}
 		o.PolluxDuration = pollux.Standalone(ctx, profiles, pollux.DefaultNodes, pollux.DefaultGPUsPerNode)
 	}
-	r, err := s.open(c.Trace)
+	r, err := s.openUntil(ctx, c.Trace)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // only read from
 	return trace.Read(ctx, c.Read.Format, c.Trace, r, o)
 }
 
@@ -151,25 +174,46 @@ func readPolluxProfiles(path string) (*trace.PolluxProfiles, error) {
 	return p, err
 }
 
-// machines is the cluster that the flags describe, or one that the log would fill to four fifths.
+// machines is the cluster that the flags describe, or one that the log would keep busy.
 func (c *simCommand) machines(study *simStudy, jobs []cluster.Job) (cluster.Cluster, error) {
 	perNode := c.GPUsPerNode
 	if perNode == 0 {
 		perNode = trace.StandardGPUsPerNode
 	}
+	var machines cluster.Cluster
 	switch {
 	case c.Cluster != "":
-		machines, err := readFile(c.Cluster, func(file string, r io.Reader) (cluster.Cluster, error) {
+		all, err := readFile(c.Cluster, func(file string, r io.Reader) (cluster.Cluster, error) {
 			return trace.ReadCluster(file, r, perNode)
 		})
-		return c.keepVC(machines), err
+		if err != nil {
+			return all, err
+		}
+		machines = c.keepVC(all)
 	case c.Nodes > 0:
-		return cluster.Uniform(c.Nodes, perNode), nil
+		machines = cluster.Uniform(c.Nodes, perNode)
+	default:
+		nodes := enough(jobs, perNode)
+		study.Notes = append(study.Notes, fmt.Sprintf(
+			"no --nodes or --cluster: %s of %d GPUs, about %.0f %% busy while these jobs are submitted", several(nodes, "node"), perNode, 100*fillTarget))
+		machines = cluster.Uniform(nodes, perNode)
 	}
-	nodes := enough(jobs, perNode)
-	study.Notes = append(study.Notes, fmt.Sprintf(
-		"no --nodes or --cluster: %d nodes of %d GPUs, which these jobs would fill to %.0f %% on average", nodes, perNode, 100*fillTarget))
-	return cluster.Uniform(nodes, perNode), nil
+	return c.limitMemory(machines), nil
+}
+
+// limitMemory makes --gpu-memory hold on every GPU that is not known to have less.
+func (c *simCommand) limitMemory(machines cluster.Cluster) cluster.Cluster {
+	limit := c.Sharing.GPUMemory
+	if limit == 0 {
+		return machines
+	}
+	machines.Nodes = slices.Clone(machines.Nodes)
+	for i := range machines.Nodes {
+		if n := &machines.Nodes[i]; n.GPUMemory == 0 || n.GPUMemory > limit {
+			n.GPUMemory = limit
+		}
+	}
+	return machines
 }
 
 // keepVC keeps the nodes of the virtual cluster asked for, where nodes name theirs.
@@ -180,24 +224,25 @@ func (c *simCommand) keepVC(machines cluster.Cluster) cluster.Cluster {
 	return machines
 }
 
-// fillTarget is the average load of a cluster that nobody described: busy, but not in a growing queue.
+// fillTarget is the load of a cluster that nobody described: busy, but not in a queue that grows.
 const fillTarget = 0.8
 
-// enough is the number of nodes that the jobs load to fillTarget between the first submission and the last end, and
-// that hold the largest gang.
+// enough is the number of nodes that the work loads to fillTarget, spread over the time in which it is submitted: the
+// tail that long jobs run after the last submission says nothing about how many GPUs are wanted. It is no more than
+// what the jobs would use if none waited, and holds the largest gang.
 func enough(jobs []cluster.Job, perNode int) int {
 	work, largest := 0.0, 1
-	var last unit.Time
 	for j := range jobs {
-		work += float64(jobs[j].Workers) * float64(jobs[j].Duration)
+		work += float64(jobs[j].Workers) * jobs[j].Duration.Seconds()
 		largest = max(largest, jobs[j].Workers)
-		last = max(last, jobs[j].Submit.Add(jobs[j].Duration))
 	}
-	gpus := largest
-	if len(jobs) > 0 && last > jobs[0].Submit {
-		gpus = max(gpus, int(work/fillTarget/float64(last-jobs[0].Submit))+1)
+	gpus := concurrency(jobs, 1).peak()
+	if len(jobs) > 0 {
+		if window := jobs[len(jobs)-1].Submit.Sub(jobs[0].Submit).Seconds(); window > 0 {
+			gpus = int(min(float64(gpus), math.Ceil(work/fillTarget/window)))
+		}
 	}
-	return (gpus + perNode - 1) / perNode
+	return (max(gpus, largest) + perNode - 1) / perNode
 }
 
 // commonFloor is the floor of all jobs, 0 when they differ.

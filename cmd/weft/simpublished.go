@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/policy"
@@ -35,7 +36,7 @@ func (c *simCommand) muri(ctx context.Context, s *session, variants []variant) (
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := readFile(c.Trace, trace.ReadMuri)
+	jobs, err := readInput(ctx, s, c.Trace, trace.ReadMuri)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (c *simCommand) muri(ctx context.Context, s *session, variants []variant) (
 			jobs[i].SubmitMS = *c.Read.SubmitAt * 1000
 		}
 	}
-	study := &simStudy{Schema: 1}
+	study := newSimStudy()
 	study.rulesNote("Muri's simulator", c)
 	for i, v := range onePerPolicy(variants) {
 		s.progress.Report("sim", i, len(variants), "policies")
@@ -55,7 +56,7 @@ func (c *simCommand) muri(ctx context.Context, s *session, variants []variant) (
 		}
 		run := publishedRun(v, "muri", r.Outcomes, r.Usage, nodes*perNode)
 		run.Events, run.Excluded = r.Events, append(run.Excluded, r.Excluded...)
-		run.EventsPerSecond = float64(r.Events) / s.clock().Sub(start).Seconds()
+		run.EventsPerSecond = perSecond(r.Events, s.clock().Sub(start))
 		study.add(run)
 	}
 	return study, nil
@@ -67,7 +68,7 @@ func (c *simCommand) pollux(ctx context.Context, s *session, variants []variant)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := readFile(c.Trace, trace.ReadPollux)
+	rows, err := readInput(ctx, s, c.Trace, trace.ReadPollux)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (c *simCommand) pollux(ctx context.Context, s *session, variants []variant)
 	if err != nil {
 		return nil, err
 	}
-	study := &simStudy{Schema: 1}
+	study := newSimStudy()
 	study.rulesNote("Pollux' simulator", c)
 	workloads, names := byWorkload(rows, c.Read)
 	if len(names) == 0 {
@@ -90,7 +91,7 @@ func (c *simCommand) pollux(ctx context.Context, s *session, variants []variant)
 		}
 		run := publishedRun(variants[0], "pollux", r.Outcomes, r.Usage, nodes*perNode)
 		run.Workload, run.Events, run.Excluded = name, r.Events, append(run.Excluded, r.Excluded...)
-		run.EventsPerSecond = float64(r.Events) / s.clock().Sub(start).Seconds()
+		run.EventsPerSecond = perSecond(r.Events, s.clock().Sub(start))
 		if r.Estimated > 0 {
 			study.Notes = append(study.Notes, fmt.Sprintf("workload %s: %d allocations of a shape that nobody measured, estimated", name, r.Estimated))
 		}
@@ -154,11 +155,12 @@ func (c *simCommand) fillUp(ctx context.Context, s *session, variants []variant)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := readFile(c.Trace, trace.ReadOpenbPods)
+	pods, err := readInput(ctx, s, c.Trace, trace.ReadOpenbPods)
 	if err != nil {
 		return nil, err
 	}
-	study := &simStudy{Schema: 1, fill: c.Fill}
+	study := newSimStudy()
+	study.fill = c.Fill
 	total := len(variants) * len(c.Seeds)
 	for i, v := range variants {
 		if !slices.Contains(policy.ScoredNames(), v.placement) {
@@ -174,7 +176,7 @@ func (c *simCommand) fillUp(ctx context.Context, s *session, variants []variant)
 			if err != nil {
 				return study, err
 			}
-			run.addSeed(seed, r, s.clock().Sub(start).Seconds())
+			run.addSeed(seed, r, s.clock().Sub(start))
 		}
 		study.add(run)
 	}
@@ -182,7 +184,7 @@ func (c *simCommand) fillUp(ctx context.Context, s *session, variants []variant)
 }
 
 // addSeed takes over a seed's figures; those of the run are means over its seeds.
-func (r *simRun) addSeed(seed int64, f *fillup.Result, seconds float64) {
+func (r *simRun) addSeed(seed int64, f *fillup.Result, took time.Duration) {
 	final := f.Final()
 	r.Seeds = append(r.Seeds, seedFigures{seed, final.Allocation, final.Fragmentation, f.Placed, f.Failed, f.Points})
 	n := float64(len(r.Seeds))
@@ -196,6 +198,6 @@ func (r *simRun) addSeed(seed int64, f *fillup.Result, seconds float64) {
 	r.Utilisation = r.Allocation / 100
 	r.Jobs += f.Placed + f.Failed
 	r.Events += f.Placed + f.Failed
-	r.seconds += seconds
-	r.EventsPerSecond = float64(r.Events) / r.seconds
+	r.took += took
+	r.EventsPerSecond = perSecond(r.Events, r.took)
 }

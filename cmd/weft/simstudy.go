@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/sim"
+	"weft.dev/weft/internal/trace"
 )
 
 // simStudy is the answer of weft sim: what --json writes and the table shows.
@@ -29,11 +31,13 @@ type simRun struct {
 	VCs      []sim.VC      `json:"vcs,omitempty"`
 	Seeds    []seedFigures `json:"seeds,omitempty"`
 
+	Adjustment *adjustment `json:"adjustment,omitempty"` // of a run on predictions
+
 	variant variant
 	result  *sim.Result
 	gpus    int
 	nodes   cluster.Cluster
-	seconds float64 // that the run took
+	took    time.Duration
 }
 
 func newSimRun(v variant, rules string, r *sim.Result, machines cluster.Cluster) *simRun {
@@ -50,7 +54,21 @@ func (r *simRun) name() string {
 	return name
 }
 
-func (s *simStudy) add(r *simRun) { s.Policies = append(s.Policies, r) }
+func newSimStudy(notes ...string) *simStudy {
+	return &simStudy{Schema: 1, Policies: []*simRun{}, Notes: append([]string{}, notes...)}
+}
+
+func (s *simStudy) add(r *simRun) {
+	if r.Excluded == nil {
+		r.Excluded = []trace.Exclusion{}
+	}
+	s.Policies = append(s.Policies, r)
+}
+
+// perSecond is a rate that is a number whatever the clock says.
+func perSecond(n int, d time.Duration) float64 {
+	return float64(n) / max(d, time.Microsecond).Seconds()
+}
 
 // write shows the study to a person.
 func (s *simStudy) write(out *session) error {
@@ -59,7 +77,7 @@ func (s *simStudy) write(out *session) error {
 		return err
 	}
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(out.stdout, format, args...) }
-	p("%s\n", s.verdict())
+	p("%s\n", out.wrap(s.verdict()))
 	for _, r := range s.Policies {
 		if len(r.VCs) > 1 {
 			p("\n%s, by virtual cluster\n", r.name())
@@ -70,10 +88,10 @@ func (s *simStudy) write(out *session) error {
 		}
 	}
 	for _, note := range s.Notes {
-		p("note: %s\n", report.Clean(note))
+		p("%s\n", out.wrap("note: "+report.Clean(note)))
 	}
 	for _, x := range s.excluded() {
-		p("excluded: %s rows: %s\n", report.Count(x.Rows), report.Clean(x.Reason))
+		p("%s\n", out.wrap(fmt.Sprintf("excluded: %s: %s", several(x.Rows, "row"), report.Clean(x.Reason))))
 	}
 	return nil
 }

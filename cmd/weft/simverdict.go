@@ -20,12 +20,12 @@ func (s *simStudy) verdict() string {
 		return "No job was replayed."
 	}
 	if dedicated, shared := s.sharingPair(); shared != nil {
-		return fmt.Sprintf("%s jobs. Under %s, sharing GPUs (%s, %s) needs %s GPU-hours against %s, %s; mean completion %s against %s; %s floors broken.",
-			report.Count(first.Jobs), shared.Policy, shared.Share, shared.Placement, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
+		return fmt.Sprintf("%s. Under %s, sharing GPUs (%s, %s) needs %s GPU-hours against %s, %s; mean completion %s against %s; %s broken.",
+			several(first.Jobs, "job"), shared.Policy, shared.Share, shared.Placement, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
 			report.Change(shared.GPUHours/dedicated.GPUHours-1), report.Seconds(shared.AvgJCT), report.Seconds(dedicated.AvgJCT),
-			report.Count(shared.BrokenFloors))
+			several(shared.BrokenFloors, "floor"))
 	}
-	return fmt.Sprintf("%s jobs, %s events at %s a second.", report.Count(first.Jobs), report.Count(first.Events), report.Amount(first.EventsPerSecond))
+	return fmt.Sprintf("%s, %s at %s a second.", several(first.Jobs, "job"), several(first.Events, "event"), report.Amount(first.EventsPerSecond))
 }
 
 // sharingPair is the first run without sharing, and of those with it under the same policy the one that needs the

@@ -32,12 +32,25 @@ func NewBelief(mean, safe *Table, coverage float64) *Belief {
 	for i := range b.variance {
 		b.variance[i], b.seen[i] = make([]float64, mean.Len()), make([]int, mean.Len())
 		for l := range b.variance[i] {
-			if width := safe.Added(i, l) - mean.Added(i, l); width > 0 && !math.IsInf(width, 1) {
-				b.variance[i][l] = width * width / (b.z * b.z)
-			}
+			b.variance[i][l] = b.prior(mean.added[i][l], safe.Added(i, l))
 		}
 	}
 	return b
+}
+
+// ignorance is the standard deviation of a slowdown that is expected but has no limit that is safe.
+const ignorance = 1.0
+
+// prior is the variance that a prediction starts with.
+func (b *Belief) prior(mean, safe float64) float64 {
+	switch {
+	case mean < 0 || math.IsInf(mean, 1):
+		return 0 // not predicted at all
+	case math.IsInf(safe, 1):
+		return ignorance * ignorance
+	}
+	width := max(0, safe-mean) / b.z
+	return width * width
 }
 
 // Safe is the table that placement rests on. It changes with every observation.

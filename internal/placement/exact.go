@@ -24,7 +24,7 @@ func (e *LimitError) Error() string {
 
 // exactWorkers bounds the vertices of the matching, which takes O(n^3) time and O(n^2) memory: minutes and gigabytes
 // above it.
-const exactWorkers = 3000
+const exactWorkers = 2000
 
 // Exact is the optimum for at most two residents, and among the optima one of least total slowdown: two workers that
 // may share are an edge, and GPUs = workers - maximum matching. It costs O(n^3) and ignores MaxResidents above 2.

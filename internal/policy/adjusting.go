@@ -105,14 +105,11 @@ func (a *Adjusting) Adjust(now unit.Time, moved func(job int, slots []Slot, paus
 	return a.next()
 }
 
-// next is when something is to be looked at again.
+// next is when something is to be looked at again: at the latest a window from now, for what is placed after this call.
 func (a *Adjusting) next() unit.Time {
-	at := a.watches.next()
+	at := min(a.watches.next(), a.now.Add(a.o.Window))
 	if len(a.bans) > 0 {
 		at = min(at, a.bans[0].until)
-	}
-	if a.packer.InUse() > 0 {
-		at = min(at, a.pilots.next)
 	}
 	return at
 }

@@ -11,7 +11,8 @@ import (
 
 // shareOrWait is the rule of SJF-BSBF (Luo et al., arXiv 2407.13088): a job takes idle GPUs; where there are too few, it
 // joins the residents of others, at most two to a GPU, if the two then end sooner on average than if it waited for them.
-// It takes those with which they end soonest. As in the paper, run times are known, and nobody is preempted.
+// It takes those with which they end soonest. As in the paper, run times are known, and nobody is preempted: under
+// an order that preempts, a job that is given its GPUs back does not ask again.
 //
 // Slowdowns are what placement believes; how far a job has come is what really happened. A gang is slowed by its worst
 // GPU, and shares only if that pays with every resident it joins.

@@ -70,13 +70,13 @@ func (u *unpacking) Place(job int) ([]Slot, bool) {
 	return slots, ok
 }
 
-// Adjust implements Adjuster.
+// Adjust implements Adjuster. A pair that comes together after it, at this instant, is due a window from now.
 func (u *unpacking) Adjust(now unit.Time, moved func(job int, slots []Slot, pause time.Duration)) unit.Time {
 	u.now = now
 	for _, g := range u.watches.due(now) {
 		u.judge(g, moved)
 	}
-	return u.watches.next()
+	return min(u.watches.next(), now.Add(u.o.Window))
 }
 
 // judge parts the residents of a GPU that do too little together.

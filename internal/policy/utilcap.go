@@ -24,7 +24,7 @@ func newUtilCap(c cluster.Cluster, jobs []cluster.Job, o BaselineOptions) Placer
 // utilTolerance is the rounding of a sum of a few utilisations.
 const utilTolerance = 1e-9
 
-// utilisations is the share of a GPU that each configuration of the table keeps busy alone, in [0, 1]: what its jobs
+// utilisations is the share of a GPU that each configuration of the table keeps busy alone: what its jobs
 // state, the most where they differ; else what the caller knows; else what the pairs tell.
 func (o *BaselineOptions) utilisations(jobs []cluster.Job) []float64 {
 	util := make([]float64, o.Table.Len())
@@ -40,7 +40,6 @@ func (o *BaselineOptions) utilisations(jobs []cluster.Job) []float64 {
 		if util[i] <= 0 {
 			util[i] = pairUtilisation(o.Table, i)
 		}
-		util[i] = min(1, util[i])
 	}
 	return util
 }

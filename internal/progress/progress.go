@@ -31,6 +31,7 @@ type Line struct {
 	stage   string
 	since   time.Time // when the stage began
 	begun   int       // what was done when it began
+	last    int       // what was done at the last report; less is a new pass of the stage
 	shown   int       // columns the terminal line takes
 }
 
@@ -59,9 +60,10 @@ func (l *Line) Report(stage string, done, total int, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
-	if stage != l.stage || done < l.begun {
+	if stage != l.stage || done < l.last {
 		l.stage, l.since, l.begun = stage, now, done
 	}
+	l.last = done
 	if now.Before(l.next) {
 		return
 	}

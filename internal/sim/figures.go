@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/unit"
 )
 
@@ -15,6 +16,25 @@ type sample struct {
 	broken, preemptions, migrations int
 	ran                             bool // some job ran
 	firstSubmit, lastEnd            unit.Time
+	alone, held, below              float64 // GPU ns of ended jobs: standalone, held, below the floor
+}
+
+// work counts the GPU time of a job that ended.
+func (s *sample) work(o *Outcome, j *cluster.Job) {
+	if o.Ended {
+		workers := float64(j.Workers)
+		s.alone += workers * float64(j.Duration)
+		s.held += workers * float64(o.Run)
+		s.below += workers * float64(o.Below)
+	}
+}
+
+// performance is standalone over held GPU time, and the share of the latter below the floor.
+func (s *sample) performance() (mean, below float64) {
+	if s.held == 0 {
+		return 1, 0
+	}
+	return s.alone / s.held, s.below / s.held
 }
 
 // add counts a job. One that has not ended counts only for what happened to it.

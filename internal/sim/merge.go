@@ -57,7 +57,7 @@ func (m *merger) add(e *engine) {
 
 func (e *engine) outcome(job int) Outcome {
 	s := &e.state[job]
-	o := Outcome{Job: int(e.index[job]), Submit: e.jobs[job].Submit, Start: s.first, Run: s.ran, Broken: s.broken,
+	o := Outcome{Job: int(e.index[job]), Submit: e.jobs[job].Submit, Start: s.first, Run: s.ran, Broken: s.broken, Below: s.below,
 		Preemptions: int(s.preemptions), Migrations: int(s.migrations)}
 	if s.ended {
 		o.Ended, o.End, o.Slowdown = true, s.end, 1
@@ -90,8 +90,10 @@ func (m *merger) finish() *Result {
 	var s sample
 	for i := range r.Outcomes {
 		s.add(&r.Outcomes[i])
+		s.work(&r.Outcomes[i], &m.cfg.Jobs[i])
 	}
 	f := s.figures()
+	f.MeanPerformance, f.BelowFloor = s.performance()
 	f.Policy, f.Events, f.Partial = r.Policy, r.Events, r.Partial
 	f.GPUHours = gpuHours(m.heldTime / float64(unit.WholeGPU))
 	span := s.span(r.Partial, m.now)

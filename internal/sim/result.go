@@ -17,9 +17,10 @@ type Outcome struct {
 	Start, End  unit.Time     // first start, and end
 	Run         time.Duration // how long it held GPUs, pauses to restart included
 	Ended       bool
-	Standalone  bool    // never shared a GPU, not even with a job of no duration
-	Slowdown    float64 // run time over standalone run time, at least 1; 1 for a job of no duration
-	Broken      bool    // was slower than its floor for any time
+	Standalone  bool          // never shared a GPU, not even with a job of no duration
+	Slowdown    float64       // run time over standalone run time, at least 1; 1 for a job of no duration
+	Broken      bool          // was slower than its floor for any time
+	Below       time.Duration // how long it worked below its floor
 	Preemptions int
 	Migrations  int
 }
@@ -81,10 +82,12 @@ type Figures struct {
 	Allocation    float64  `json:"allocation_pct"` // time average of the GPU shares given out, at most one each
 	Fragmentation *float64 `json:"fragmentation_pct"`
 
-	BrokenFloors int `json:"broken_floors"` // jobs that were below their floor for any time
-	Migrations   int `json:"migrations"`    // times a running job changed GPUs
-	Preemptions  int `json:"preemptions"`   // times a running job lost its GPUs and had to wait
-	OOM          int `json:"oom"`
+	MeanPerformance float64 `json:"mean_performance"`     // standalone GPU time over GPU time held, pauses included; 1 when no job ran
+	BelowFloor      float64 `json:"below_floor_fraction"` // share of the GPU time held in which a job worked below its floor
+	BrokenFloors    int     `json:"broken_floors"`        // jobs that were below their floor for any time
+	Migrations      int     `json:"migrations"`           // times a running job changed GPUs
+	Preemptions     int     `json:"preemptions"`          // times a running job lost its GPUs and had to wait
+	OOM             int     `json:"oom"`
 
 	Jobs            int     `json:"jobs"`
 	Events          int     `json:"events"` // submissions and ends

@@ -78,7 +78,7 @@ func TestFigures(t *testing.T) {
 	r := mustRun(t, sim.Config{Cluster: c, Jobs: jobs, Order: policy.FIFO(), Placer: consolidated(c, jobs), Spans: true,
 		Now: func() time.Time { clock = clock.Add(time.Second); return clock }})
 	want := sim.Figures{Policy: "fifo", AvgJCT: 2.5, MedianJCT: 4, P95JCT: 4, P99JCT: 4, AvgQueue: 0.5, Makespan: 4,
-		GPUHours: 6.5 / 3600, PeakGPUs: 2, Utilisation: 7.0 / 8, Allocation: 100 * 6.5 / 8, Jobs: 2, Events: 4,
+		GPUHours: 6.5 / 3600, PeakGPUs: 2, Utilisation: 7.0 / 8, Allocation: 100 * 6.5 / 8, MeanPerformance: 1, Jobs: 2, Events: 4,
 		EventsPerSecond: 4, Excluded: []trace.Exclusion{{Reason: "gang of 3, cluster has 2", Rows: 1}}}
 	if diff := cmp.Diff(want, r.Figures); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -106,8 +106,8 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Fields(`allocation_pct avg_jct_s avg_queue_s broken_floors events events_per_second excluded
-		fragmentation_pct gpu_hours jobs makespan_s median_jct_s migrations oom p95_jct_s p99_jct_s peak_gpus placement policy
+	want := strings.Fields(`allocation_pct avg_jct_s avg_queue_s below_floor_fraction broken_floors events events_per_second excluded
+		fragmentation_pct gpu_hours jobs makespan_s mean_performance median_jct_s migrations oom p95_jct_s p99_jct_s peak_gpus placement policy
 		preemptions share utilisation`)
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
 		t.Errorf("keys (-want +got)\n%s", diff)

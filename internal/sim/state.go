@@ -13,6 +13,7 @@ import (
 type state struct {
 	remaining time.Duration // standalone run time still needed
 	ran       time.Duration // time it held GPUs
+	below     time.Duration // time it worked below its floor
 	pause     time.Duration // time it must still hold its GPUs before it goes on working
 	last      unit.Time
 	since     unit.Time // when it entered its queue
@@ -77,6 +78,7 @@ func (e *engine) advance(job int32) {
 	dt := e.now.Sub(s.last)
 	if dt > s.pause && s.rate < e.jobs[job].Floor-floorTolerance {
 		s.broken = true
+		s.below += dt - s.pause
 	}
 	s.remaining, s.pause = s.after(dt)
 	s.ran += dt

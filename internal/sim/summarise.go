@@ -12,8 +12,14 @@ func Summarise(outcomes []Outcome, usage []Usage, gpus int) Figures {
 	var s sample
 	for i := range outcomes {
 		s.add(&outcomes[i])
+		s.held += float64(outcomes[i].Run) // jobs count alike: their gangs are not known here
+		s.alone += float64(outcomes[i].Run) / max(1, outcomes[i].Slowdown)
 	}
 	f := s.figures()
+	f.MeanPerformance = 1
+	if s.held > 0 {
+		f.MeanPerformance = s.alone / s.held
+	}
 	span := s.span(false, 0)
 	f.Makespan = span.Seconds()
 	f.PeakGPUs = peak(usage)

@@ -81,7 +81,7 @@ func (m *pairReader) row() {
 	cellsFilled(t, pairRequired)
 	text := func(column string) string { return m.names.text(t.Text(column)) }
 	p := MeasuredPair{Pair: Pair{Source: text("source"), GPU: text("gpu_type"), JobA: text("job_a"), BatchA: text("batch_a"),
-		JobB: text("job_b"), BatchB: text("batch_b"), NormA: t.positive("norm_a", maxNorm), NormB: t.positive("norm_b", maxNorm)}}
+		JobB: text("job_b"), BatchB: text("batch_b"), NormA: t.positive("norm_a"), NormB: t.positive("norm_b")}}
 	for _, norm := range []float64{p.NormA, p.NormB} {
 		if norm > 1 {
 			m.odd("rates above 1 (the first: %s) are counted as 1", formatNumber(norm))

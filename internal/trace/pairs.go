@@ -39,7 +39,7 @@ func ReadPairs(file string, r io.Reader) ([]Pair, error) {
 	for t.Next() {
 		cellsFilled(t, pairRequired)
 		pairs = append(pairs, Pair{Source: text("source"), GPU: text("gpu_type"), JobA: text("job_a"), BatchA: text("batch_a"),
-			JobB: text("job_b"), BatchB: text("batch_b"), NormA: t.positive("norm_a", maxNorm), NormB: t.positive("norm_b", maxNorm)})
+			JobB: text("job_b"), BatchB: text("batch_b"), NormA: t.positive("norm_a"), NormB: t.positive("norm_b")})
 	}
 	if err := t.Err(); err != nil {
 		return nil, err
@@ -47,9 +47,9 @@ func ReadPairs(file string, r io.Reader) ([]Pair, error) {
 	return pairs, nil
 }
 
-// positive is the cell as a number in (0, most]; 0 when it is empty or at fault.
-func (t *Table) positive(column string, most float64) float64 {
-	v := t.Float(column, 0, most, -1)
+// positive is the cell as a number in (0, maxNorm]; 0 when it is empty or at fault.
+func (t *Table) positive(column string) float64 {
+	v := t.Float(column, 0, maxNorm, -1)
 	if v == 0 {
 		t.Fault(column, "out_of_range", column+" 0: must be positive", "", "remove the row of a pair that was not measured")
 	}
