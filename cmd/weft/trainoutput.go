@@ -158,8 +158,8 @@ func (t *trainStudy) row(x train.Split) []report.Cell {
 // splitName is a split in the words of a person.
 func splitName(split string) string {
 	return map[string]string{
-		train.RandomPairs: "random pairs", train.LeaveModel: "a model", train.OneProbe: "a model, 1 probe",
-		train.TwoProbes: "a model, 2 probes", train.LeaveGPU: "a GPU model", train.LeaveSource: "a source",
+		train.RandomPairs: "random pairs", train.LeaveModel: "model", train.OneProbe: "model, 1 probe",
+		train.TwoProbes: "model, 2 probes", train.LeaveGPU: "GPU model", train.LeaveSource: "source",
 	}[split]
 }
 

@@ -13,6 +13,7 @@ import (
 const (
 	eliminatePasses = 4
 	swapTries       = 4
+	swapBudget      = 128 // swaps tried for one worker
 )
 
 // eliminate tries to empty GPUs, the least filled first: each resident moves to another GPU in use, or takes the
@@ -145,8 +146,9 @@ func (k *Packer) relocate(w cluster.Worker) bool {
 		return true
 	}
 	s, group := k.p.sets, k.p.kindOf(w).group
+	k.swaps = swapBudget
 	for _, set := range k.used {
-		if k.trees[set].Len() == 0 {
+		if k.trees[set].Len() == 0 || k.swaps <= 0 {
 			continue
 		}
 		for i, out := range s.all[set].groups {
@@ -171,6 +173,9 @@ func (k *Packer) swapInto(set, out int32, w cluster.Worker) bool {
 		return n < swapTries
 	})
 	for _, g := range gpus[:n] {
+		if k.swaps--; k.swaps < 0 {
+			return false
+		}
 		mark := k.overlay.Checkpoint()
 		r := k.residentOf(g, out)
 		k.reindex(k.overlay.Remove(r))

@@ -27,6 +27,7 @@ type Packer struct {
 	trees   []*btree.BTreeG[fill] // by set, nil where it never had a GPU; trees[empty] holds idle GPUs
 	used    []int32               // the other sets that ever had a GPU
 	ranked  []ranking             // by group
+	swaps   int                   // that may still be tried for the worker being relocated
 }
 
 // ranking is the sets in use that a group may join, best first, of the first seen sets in use.

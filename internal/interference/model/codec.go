@@ -57,6 +57,8 @@ func (m *Model) check() error {
 		return fmt.Errorf("model: %d ranges for %d features", len(m.Ranges), len(names))
 	case !(m.Coverage > 0 && m.Coverage < 1):
 		return fmt.Errorf("model: coverage %v is outside (0, 1)", m.Coverage)
+	case !(m.Kappa >= 0):
+		return fmt.Errorf("model: kappa %v is negative", m.Kappa)
 	case len(m.Layout.References) > maxReferences:
 		return fmt.Errorf("model: more than %d reference GPU models", maxReferences)
 	}

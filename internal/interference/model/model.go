@@ -37,6 +37,7 @@ type Model struct {
 	Mean     Ensemble  `json:"mean"`
 	Known    []Bound   `json:"known"`  // by GPU model of the layout
 	Probed   [][]Bound `json:"probed"` // by the number of probes, from 1
+	Kappa    float64   `json:"kappa"`  // probes that weigh as much as a prediction
 	New      []Bound   `json:"new"`
 	Prior    Spread    `json:"prior"`
 }

@@ -13,14 +13,10 @@ type Probe struct {
 	RateA, RateB float64
 }
 
-// probeWeight is kappa of the shrinkage of n observed deviations e_k from the prediction to sum(e_k) / (n + kappa):
-// the prediction counts as a quarter of an observation. Of the errors on a held-out Gavel model most are common to
-// all of a job's pairs, so one probe tells most of them; values from 0.15 to 0.4 give the same error within 2 %.
-const probeWeight = 0.25
-
-// Correct shifts a predicted mean by deviations that probes of the same job showed, in Logit space, where a deviation
-// near the ends of [0, 1] counts as much as it can.
-func Correct(mean float64, deviations []float64) float64 {
+// Correct shifts a predicted mean by the deviations e_k that n probes of the same job showed, in logit space, where a
+// deviation near the ends of [0, 1] counts as much as it can: by sum(e_k) / (n + kappa). kappa is the number of probes
+// that weigh as much as the prediction: many where deviations differ from pair to pair, few where they are the job's.
+func Correct(mean float64, deviations []float64, kappa float64) float64 {
 	if len(deviations) == 0 {
 		return mean
 	}
@@ -28,10 +24,10 @@ func Correct(mean float64, deviations []float64) float64 {
 	for _, e := range deviations {
 		sum += e
 	}
-	return shiftBy(mean, sum/(float64(len(deviations))+probeWeight))
+	return shiftBy(mean, sum/(float64(len(deviations))+kappa))
 }
 
-// Deviation is that of an observed rate from its prediction, in Logit space.
+// Deviation is that of an observed rate from its prediction, in logit space.
 func Deviation(observed, predicted float64) float64 { return logit(observed) - logit(predicted) }
 
 // The logit of a rate is taken on an interval a little wider than [0, 1], so that a rate of 1, which a clipped
@@ -94,7 +90,7 @@ func (p *Predictor) shifted(q Query, mean float64) (float64, int) {
 	count := math.MaxInt
 	for _, partner := range [2]bool{false, true} {
 		if s, ok := p.shifts[shiftKey{p.key(q, partner), partner}]; ok {
-			mean = Correct(mean, s)
+			mean = Correct(mean, s, p.m.Kappa)
 			count = min(count, len(s))
 		}
 	}

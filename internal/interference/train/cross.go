@@ -22,7 +22,7 @@ type held struct {
 }
 
 // calibrated says whether a split of so many groups can speak for one more, with or without one of them held out.
-func (f *folds) calibrated() bool { return f.random || len(f.groups)-1 >= leastGroups }
+func (f *folds) calibrated() bool { return f.random || f.groups-1 >= leastGroups }
 
 // twoGroups are the groups that a fit goes without; they may be the same.
 type twoGroups struct{ a, b int }
@@ -56,7 +56,7 @@ func cross(ctx context.Context, d *Data, l Learner, f *folds, seed uint64, fitte
 // gather files the predictions of each fit: those of a fit without one group are tests, and those of a fit without
 // two calibrate each of them by the other.
 func gather(f *folds, todo []twoGroups, found [][]judged) *held {
-	h := &held{f, make([][]judged, len(f.groups)), make([][]judged, len(f.groups))}
+	h := &held{f, make([][]judged, f.groups), make([][]judged, f.groups)}
 	for n, t := range todo {
 		if t.a == t.b {
 			h.tests[t.a] = found[n]
@@ -77,7 +77,7 @@ func gather(f *folds, todo []twoGroups, found [][]judged) *held {
 func (f *folds) fits() []twoGroups {
 	var todo []twoGroups
 	for a := range f.groups {
-		for b := a; b < len(f.groups); b++ {
+		for b := a; b < f.groups; b++ {
 			if a == b || f.calibrated() {
 				todo = append(todo, twoGroups{a, b})
 			}

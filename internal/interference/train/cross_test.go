@@ -16,8 +16,13 @@ import (
 // A spy for a learner: whatever split, no fit sees a pair of a group that it is judged on, tests and calibration
 // partition what they should, and both directions of a pair stay together.
 func TestNoFitSeesWhatItIsJudgedOn(t *testing.T) {
-	d := NewData(cluster(7, 2, 0, 1))
-	for name, f := range map[string]*folds{"random": randomly(d, 1), "model": foldsBy(d, byModel)} {
+	d, many := NewData(cluster(7, 2, 0, 1)), NewData(cluster(2*maxGroups+1, 1, 0, 1))
+	for name, f := range map[string]*folds{"random": randomly(d, 1), "model": foldsBy(d, byModel), "many models": foldsBy(many, byModel)} {
+		d := d
+		if name == "many models" {
+			d = many
+		}
+
 		var mutex sync.Mutex
 		spy := Learner{Name: "spy", fit: func(d *Data, rows []int, _ uint64) predictor {
 			seen := map[int]bool{}
@@ -233,5 +238,38 @@ func TestEvaluateUsesTheBasisOfEachPair(t *testing.T) {
 	outcomes, notes = Evaluate(m, pairs)
 	if f := Summarise(outcomes); f.Coverage != 1 || f.Admitted[0] != 0 || len(notes) != 1 {
 		t.Errorf("on another campaign's: %+v, notes %v", f, notes)
+	}
+}
+
+// Where a job's deviations are alike, one probe tells most; where they are noise, next to nothing.
+func TestKappaTellsJobsFromNoise(t *testing.T) {
+	d := NewData(cluster(7, 3, 0, 1))
+	f := foldsBy(d, byModel)
+	random := rand.New(rand.NewPCG(5, 5))
+	predictions := func(common, noise float64) []judged {
+		bias := map[newJob]float64{}
+		var list []judged
+		for g := range f.groups {
+			for i := range d.y {
+				if !f.in(i, g) {
+					continue
+				}
+				s := judged{row: i, group: g}
+				job, _ := jobOf(d, f, s)
+				if _, ok := bias[job]; !ok {
+					bias[job] = common * random.NormFloat64()
+				}
+				s.mean = unit(d.y[i] + bias[job] + noise*random.NormFloat64())
+				s.score = s.mean
+				list = append(list, s)
+			}
+		}
+		return list
+	}
+	if k := kappaOf(d, f, predictions(0.1, 0.01), 1); k > 0.25 {
+		t.Errorf("deviations of the job: kappa %v", k)
+	}
+	if k := kappaOf(d, f, predictions(0, 0.05), 1); k < 8 {
+		t.Errorf("noise: kappa %v", k)
 	}
 }

@@ -64,9 +64,11 @@ func (f *finalFit) fit(o Options) *model.Model {
 	}
 	if f.models != nil && f.models.folds.calibrated() {
 		c := calibrationOf(f.models.folds, o.Coverage)
-		m.New = calibrateEach(f.d, pool(f.models.tests), c)
-		for count := 1; count <= 2; count++ {
-			m.Probed = append(m.Probed, calibrateEach(f.d, pool(f.models.after(f.d, count, o.Seed).tests), c))
+		tests := pool(f.models.tests)
+		m.New = calibrateEach(f.d, tests, c)
+		m.Kappa = kappaOf(f.d, f.models.folds, tests, o.Seed)
+		for count := 1; count <= mostProbes; count++ {
+			m.Probed = append(m.Probed, calibrateEach(f.d, probed(f.d, f.models.folds, tests, count, m.Kappa, o.Seed), c))
 		}
 	}
 	return m

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"weft.dev/weft/internal/interference"
@@ -17,7 +18,7 @@ type newJob struct {
 // probed are predictions of held-out models as they would be after count other pairs of the new job were measured,
 // drawn at random for each: its deviations there correct the prediction, by the rule that package model uses. Pairs
 // of two new jobs and jobs with too few pairs are left out.
-func probed(d *Data, f *folds, list []judged, count int, seed uint64) []judged {
+func probed(d *Data, f *folds, list []judged, count int, kappa float64, seed uint64) []judged {
 	random := rand.New(rand.NewPCG(seed, 2))
 	byJob := map[newJob][]judged{}
 	for _, s := range list {
@@ -38,20 +39,44 @@ func probed(d *Data, f *folds, list []judged, count int, seed uint64) []judged {
 				deviations = append(deviations, model.Deviation(d.y[o.row], o.mean))
 			}
 		}
-		mean := model.Correct(s.mean, deviations)
+		mean := model.Correct(s.mean, deviations, kappa)
 		out = append(out, judged{s.row, s.group, mean, mean})
 	}
 	return out
 }
 
+// kappas are those tried: from "one probe tells all" to "probes tell next to nothing".
+var kappas = []float64{0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32}
+
+// kappaOf is the kappa of least mean error over predictions of held-out models after one and after two probes, the
+// first among equals.
+func kappaOf(d *Data, f *folds, list []judged, seed uint64) float64 {
+	best, least := 0.0, math.Inf(1)
+	for _, kappa := range kappas {
+		sum := 0.0
+		for count := 1; count <= mostProbes; count++ {
+			for _, s := range probed(d, f, list, count, kappa, seed) {
+				sum += math.Abs(d.y[s.row] - s.mean)
+			}
+		}
+		if sum < least {
+			best, least = kappa, sum
+		}
+	}
+	return best
+}
+
+// mostProbes is how many probes of a job are told apart: more are judged as that many.
+const mostProbes = 2
+
 // jobOf is the side of a sample that was held out; false when both were.
 func jobOf(d *Data, f *folds, s judged) (newJob, bool) {
 	q := d.query(s.row)
-	name := f.groups[s.group]
+	self, partner := f.byName[q.Self.Model] == s.group, f.byName[q.Partner.Model] == s.group
 	switch {
-	case q.Self.Model == name && q.Partner.Model == name:
+	case self && partner:
 		return newJob{}, false
-	case q.Self.Model == name:
+	case self:
 		return newJob{q.Source, q.GPU, q.Self, false}, true
 	}
 	return newJob{q.Source, q.GPU, q.Partner, true}, true

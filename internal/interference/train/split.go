@@ -21,23 +21,29 @@ const randomFolds = 5
 // folds is a split: the groups that each pair belongs to. A pair of two models belongs to the groups of both, and no
 // fit that a group is judged by has seen any pair of it.
 type folds struct {
-	groups []string // empty names for random folds
-	of     [][]int  // by pair
+	groups int
+	of     [][]int        // by pair
+	byName map[string]int // nil for random folds
 	random bool
 }
 
 func (f *folds) in(row, group int) bool { return slices.Contains(f.of[row/2], group) }
 
-// foldsBy groups pairs by properties that they have one or two of.
+// maxGroups is the most groups that are held out one by one. More names are dealt out to that many groups in order of
+// first appearance, each held out whole: fits grow with the square of the groups.
+const maxGroups = 12
+
+// foldsBy groups pairs by names that they have one or two of.
 func foldsBy(d *Data, of func(*Pair) []string) *folds {
-	f := &folds{}
+	f := &folds{byName: map[string]int{}}
 	for i := range d.Pairs {
 		var groups []int
 		for _, name := range of(&d.Pairs[i]) {
-			g := slices.Index(f.groups, name)
-			if g < 0 {
-				g = len(f.groups)
-				f.groups = append(f.groups, name)
+			g, ok := f.byName[name]
+			if !ok {
+				g = len(f.byName) % maxGroups
+				f.byName[name] = g
+				f.groups = max(f.groups, g+1)
 			}
 			if !slices.Contains(groups, g) {
 				groups = append(groups, g)
@@ -54,7 +60,7 @@ func bySource(p *Pair) []string { return []string{p.Source} }
 
 // randomly deals pairs out to folds of equal size.
 func randomly(d *Data, seed uint64) *folds {
-	f := &folds{groups: make([]string, randomFolds), of: make([][]int, len(d.Pairs)), random: true}
+	f := &folds{groups: randomFolds, of: make([][]int, len(d.Pairs)), random: true}
 	for n, i := range rand.New(rand.NewPCG(seed, 1)).Perm(len(d.Pairs)) {
 		f.of[i] = []int{n % randomFolds}
 	}

@@ -100,12 +100,14 @@ func judgeAll(ctx context.Context, tasks []task, final *finalFit, o Options, fit
 	return splits, nil
 }
 
-// after is what a split would give once so many pairs of each new job were measured.
+// after is what a split would give once so many pairs of each new job were measured. What weight probes have is estimated
+// from the calibration alone.
 func (h *held) after(d *Data, count int, seed uint64) *held {
 	out := &held{h.folds, make([][]judged, len(h.tests)), make([][]judged, len(h.calibs))}
 	for g := range h.tests {
-		out.tests[g] = probed(d, h.folds, h.tests[g], count, seed)
-		out.calibs[g] = probed(d, h.folds, h.calibs[g], count, seed)
+		kappa := kappaOf(d, h.folds, h.calibs[g], seed)
+		out.tests[g] = probed(d, h.folds, h.tests[g], count, kappa, seed)
+		out.calibs[g] = probed(d, h.folds, h.calibs[g], count, kappa, seed)
 	}
 	return out
 }
@@ -141,7 +143,7 @@ func plan(all *Data, o Options) []task {
 
 // appendSplit adds a task that has something to hold out.
 func appendSplit(tasks []task, t task) []task {
-	if len(t.folds.groups) < 2 {
+	if t.folds.groups < 2 {
 		return tasks
 	}
 	return append(tasks, t)

@@ -17,7 +17,7 @@ func study() Study {
 		Table: &report.Table{Columns: []report.Column{{Title: "LEARNER", Meaning: "which"}, {Title: "MAE", Number: true}},
 			Rows: [][]report.Cell{{{Text: "one"}, {Text: "0.03", Mark: report.Bad}}}},
 		Notes:  []string{"a note <b>"},
-		Charts: []Chart{{Title: "Held out: a model", Source: "mine"}, {Title: "nothing"}},
+		Charts: []Chart{{Title: "Held out: model", Source: "mine"}, {Title: "nothing"}},
 	}
 	for i := range 4000 {
 		truth := float64(i%100) / 100
