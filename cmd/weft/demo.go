@@ -38,6 +38,9 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 		{"On 4 nodes of 8 GPUs: one job a GPU, or shared while every job keeps 85 % of its speed",
 			[]string{"sim", jobs, "--nodes", "4", "--gpus-per-node", "8", "--policy", "fifo,srtf", "--share", "never,floor",
 				"--placement", "consolidated,greedy,heuristic", "--restart-cost", "60s", "--html", report}, ""},
+		{"The same when nobody measured the pairs: placed on predictions that are corrected by what is observed (floor), beside the truth known (oracle)",
+			[]string{"sim", jobs, "--nodes", "8", "--gpus-per-node", "8", "--share", "never,floor", "--placement", "consolidated,heuristic",
+				"--restart-cost", "60s", "--predict", "default"}, ""},
 	} {
 		_, _ = fmt.Fprintf(s.stdout, "\n%s\n$ weft %s%s\n", step.title, strings.Join(step.args, " "), redirection(step.out))
 		switch code := c.step(ctx, s, step.args, step.out); {

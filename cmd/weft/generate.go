@@ -16,7 +16,7 @@ import (
 type generateCommand struct {
 	Jobs   int     `default:"1000" help:"Jobs to write, 1 to 10,000,000."`
 	Days   float64 `default:"7" help:"Days over which they are submitted."`
-	Mix    string  `default:"light" enum:"light,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, or all 26."`
+	Mix    string  `default:"light" enum:"light,gentle,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, the 8 gentlest of them, or all 26."`
 	Floor  float64 `default:"0.85" help:"Floor of every job, in (0, 1]."`
 	Copies int     `placeholder:"N" help:"Instead of a log: N jobs of every configuration of the mix, without times."`
 	Users  int     `default:"20" help:"Users that submit them."`
@@ -38,10 +38,7 @@ func (c *generateCommand) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return asInput(err, false)
 	}
-	mix := workload.LightMix()
-	if c.Mix == "whole" {
-		mix = workload.WholeMix()
-	}
+	mix := workload.MixNamed(c.Mix)
 	s.progress.Report("generate", 0, c.Jobs, "jobs")
 	jobs, ok := await(ctx, func() []cluster.Job {
 		if c.Copies > 0 {

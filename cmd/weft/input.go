@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -12,14 +13,18 @@ import (
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/interference"
 	"weft.dev/weft/internal/profile"
+	"weft.dev/weft/internal/recording"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
+	"weft.dev/weft/internal/workload"
 )
 
 // jobFlags say which jobs are read.
 type jobFlags struct {
 	Format        string      `default:"csv" help:"What the file is: ${formats}."`
 	Models        string      `placeholder:"MAP.csv" help:"Names models for jobs without one: columns pattern, model, batch, profile."`
+	Mix           string      `enum:",light,gentle,whole" default:"" help:"Draw a model for every job that still has none: of the 13 gentlest P100 configurations (light), the 8 gentlest of them (gentle), or all 26 (whole)."`
+	MixSeed       uint64      `default:"42" help:"Equal seeds draw alike."`
 	Rates         string      `placeholder:"FILE" help:"Standalone steps per second, for traces that state work in steps (gavel)."`
 	VC            string      `name:"vc" placeholder:"ID" help:"Keep one virtual cluster."`
 	From          trace.Bound `placeholder:"TIME" help:"Keep submissions from this date or second on."`
@@ -181,6 +186,9 @@ func (f *jobFlags) options() (trace.Options, error) {
 			return o, err
 		}
 	}
+	if mix := workload.MixNamed(f.Mix); mix != nil {
+		o.Draw = workload.Draw(mix, f.MixSeed)
+	}
 	if f.Rates != "" {
 		o.Rates, err = readFile(f.Rates, func(file string, r io.Reader) (*trace.Rates, error) {
 			return trace.ReadRates(file, r, trace.RateSource{})
@@ -253,25 +261,45 @@ func appendNew(list []string, s string) []string {
 	return append(list, s)
 }
 
-// memory is each job's profile, and whether any job states memory.
+// memory is each job's profile, and whether any job states memory. A job's profile column names a shape that spreads
+// its own memory, or a file of weft profile, whose bytes then count.
 func memory(jobs []cluster.Job) ([]profile.Profile, bool, error) {
 	profiles := make([]profile.Profile, len(jobs))
+	files := map[string]profile.Profile{}
 	stated := false
 	for j := range jobs {
 		m := &jobs[j].Memory
-		shape, ok := profile.NamedShape(m.Profile)
-		if !ok {
-			return nil, false, flagError("profile", m.Profile, fmt.Sprintf("job %s: no profile %q", jobs[j].ID, m.Profile),
-				"a profile is the shape of memory over an iteration", "one of "+strings.Join(profile.ShapeNames(), ", "))
+		if shape, ok := profile.NamedShape(m.Profile); ok {
+			persistent := m.Persistent
+			if persistent == 0 {
+				persistent = m.Peak
+			}
+			profiles[j] = profile.New(persistent, m.Peak, shape)
+		} else if err := readProfile(m.Profile, jobs[j].ID, files); err != nil {
+			return nil, false, err
+		} else {
+			profiles[j] = files[m.Profile]
 		}
-		persistent := m.Persistent
-		if persistent == 0 {
-			persistent = m.Peak
-		}
-		profiles[j] = profile.New(persistent, m.Peak, shape)
-		stated = stated || m.Peak > 0
+		stated = stated || profiles[j].Peak() > 0
 	}
 	return profiles, stated, nil
+}
+
+// readProfile reads a profile file once.
+func readProfile(path, job string, files map[string]profile.Profile) error {
+	if _, ok := files[path]; ok {
+		return nil
+	}
+	p, err := readFile(path, func(file string, r io.Reader) (profile.Profile, error) {
+		p, _, err := recording.ReadProfile(file, r)
+		return p, err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return flagError("profile", path, fmt.Sprintf("job %s: no profile %q", job, path),
+			"a profile is the shape of memory over an iteration", "one of "+strings.Join(profile.ShapeNames(), ", ")+", or a file of weft profile")
+	}
+	files[path] = p
+	return err
 }
 
 // interrupted says whether an error is the user's Ctrl-C.

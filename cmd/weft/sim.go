@@ -52,6 +52,7 @@ func (simCommand) Help() string {
 const (
 	shareNever  = "never"
 	shareFloor  = "floor"
+	shareAlways = "always"
 	shareOracle = "oracle" // as floor, by the true rates: beside runs on predictions
 )
 
@@ -168,7 +169,7 @@ func (c *simCommand) variants(shared, unshared []string) []variant {
 		switch {
 		case share == shareNever:
 			fitting, standard = unshared, placementConsolidated
-		case share != shareFloor: // a rule of another system has its own placement
+		case share != shareFloor && share != shareAlways: // a rule of another system has its own placement
 			fitting, standard = nil, placementGreedy
 		}
 		placements := intersect(c.Placement, fitting)

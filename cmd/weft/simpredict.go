@@ -134,7 +134,7 @@ func (c *simCommand) shared(v variant, machines cluster.Cluster, jobs []cluster.
 	o := c.Sharing.options()
 	o.GPUMemory = leastMemory(machines)
 	switch {
-	case slices.Contains(policy.BaselineNames(), v.share):
+	case v.share != shareAlways && slices.Contains(policy.BaselineNames(), v.share):
 		return policy.NewBaseline(v.share, machines, jobs, policy.BaselineOptions{Options: o, Profiles: profiles, Table: r.truth,
 			Truth: r.truth, Utilisation: utilisation(c.Sharing.gpu()), Window: c.Adjust.Window, Pause: c.RestartCost})
 	case r.mean != nil && v.share == shareFloor:
@@ -144,6 +144,7 @@ func (c *simCommand) shared(v variant, machines cluster.Cluster, jobs []cluster.
 			Random: rand.New(rand.NewPCG(uint64(c.Seeds[0]), 1)), Window: c.Adjust.Window, Pause: c.RestartCost,
 			Drain: v.placement == placementHeuristic}), nil
 	}
+	o.NoFloors = v.share == shareAlways
 	p := placement.NewProblem(jobs, r.truth, profiles, o)
 	if v.placement == placementHeuristic {
 		return policy.NewDraining(p, machines, c.RestartCost), nil
@@ -170,7 +171,8 @@ type adjustment struct {
 	MovesPerJob   float64 `json:"moves_per_job"`
 	ConvergedS    float64 `json:"converged_s"` // when nine in ten repairs were done, from the first submission
 	Regret        float64 `json:"regret_fraction"`
-	SavedFraction float64 `json:"saved_fraction"`       // GPU-hours, against one GPU for every worker
+	SavedFraction float64 `json:"saved_fraction"`       // GPU-hours, against one GPU for every worker at full speed
+	FewerGPUs     float64 `json:"fewer_gpus_fraction"`  // GPUs in use, against one for every worker running at the same time
 	AboveBound    float64 `json:"above_bound_fraction"` // GPU time over that of the lower bound for the jobs that ran
 }
 
@@ -204,6 +206,7 @@ func newAdjustment(placers []*policy.Adjusting, r *sim.Result, jobs []cluster.Jo
 		out.JobsBelow = float64(below) / float64(r.Jobs)
 		out.MovesPerJob = float64(r.Migrations) / float64(r.Jobs)
 		out.SavedFraction = 1 - r.GPUHours/alone
+		out.FewerGPUs = 1 - r.GPUHours*r.MeanPerformance/alone
 	}
 	return out
 }

@@ -28,15 +28,17 @@ func (s *simStudy) verdict() string {
 	return fmt.Sprintf("%s, %s at %s a second.", several(first.Jobs, "job"), several(first.Events, "event"), report.Amount(first.EventsPerSecond))
 }
 
-// sharingPair is the first run without sharing, and of those with it under the same policy the one that needs the
-// fewest GPU-hours.
+// sharingPair is the first run without sharing, and of those that keep floors under the same policy the one that needs
+// the fewest GPU-hours; of others only where none keeps floors.
 func (s *simStudy) sharingPair() (dedicated, shared *simRun) {
 	for _, r := range s.Policies {
 		switch {
 		case r.Share == shareNever && dedicated == nil && r.GPUHours > 0:
 			dedicated = r
-		case r.Share == shareNever || dedicated == nil || r.Policy != dedicated.Policy:
-		case shared == nil || r.GPUHours < shared.GPUHours:
+		case r.Share == shareNever || r.Share == shareOracle || dedicated == nil || r.Policy != dedicated.Policy:
+		case shared == nil || r.Share == shareFloor && shared.Share != shareFloor:
+			shared = r
+		case r.GPUHours < shared.GPUHours && (r.Share == shareFloor || shared.Share != shareFloor):
 			shared = r
 		}
 	}

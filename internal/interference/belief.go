@@ -49,7 +49,7 @@ func (b *Belief) prior(mean, safe float64) float64 {
 	case math.IsInf(safe, 1):
 		return ignorance * ignorance
 	}
-	width := max(0, safe-mean) / b.z
+	width := min(0.3, max(0, safe-mean)/b.z)
 	return width * width
 }
 
@@ -103,9 +103,9 @@ func (b *Belief) Observe(i int, others []int, rate, noise float64) float64 {
 	return news
 }
 
-// leastVariance is how well a pair can ever be known: half a per cent. It keeps the filter open to correction where pairs
+// leastVariance is how well a pair can ever be known: a quarter of a per cent. It keeps the filter open to correction where pairs
 // that were always observed together took each other's share.
-const leastVariance = 0.005 * 0.005
+const leastVariance = 0.0025 * 0.0025
 
 // leastRate keeps an observation of a job that stood still from counting as an infinite slowdown.
 const leastRate = 0.01

@@ -11,17 +11,17 @@ import (
 // time keep that loss far below a per cent.
 const (
 	maxPilots         = 8         // pairs tried out at once
-	pilotObservations = 4         // of each direction, after which a pair is known well enough
-	pilotTime         = time.Hour // after which a pair that nobody came to share gives way to another
+	pilotObservations = 64        // of each direction, after which a pair in doubt is left at that
+	pilotTime         = time.Hour // after which a pair gives way to another for as long
 )
 
 // pilots are the pairs of configurations that are being tried out.
 type pilots struct {
 	active  []pilot
-	next    unit.Time       // when to look for others at the earliest
-	running []int           // jobs of each configuration
-	floor   []float64       // least floor of a job of each configuration
-	over    map[[2]int]bool // pairs that had their time
+	next    unit.Time            // when to look for others at the earliest
+	running []int                // jobs of each configuration
+	floor   []float64            // least floor of a job of each configuration
+	resting map[[2]int]unit.Time // pairs that had their time, and until when they give way
 }
 
 type pilot struct {
@@ -31,7 +31,7 @@ type pilot struct {
 
 func newPilots(a *Adjusting) pilots {
 	n := a.o.Belief.Safe().Len()
-	p := pilots{running: make([]int, n), floor: make([]float64, n), over: map[[2]int]bool{}}
+	p := pilots{running: make([]int, n), floor: make([]float64, n), resting: map[[2]int]unit.Time{}}
 	for i := range p.floor {
 		p.floor[i] = 1
 	}
@@ -60,18 +60,24 @@ func (p *pilots) review(a *Adjusting) float64 {
 	news, b := 0.0, a.o.Belief
 	kept := p.active[:0]
 	for _, x := range p.active {
-		done := min(b.Seen(x.pair[0], x.pair[1]), b.Seen(x.pair[1], x.pair[0])) >= pilotObservations
-		if !done && a.now < x.until {
+		i, l := x.pair[0], x.pair[1]
+		b.End(i, l)
+		switch {
+		case min(b.Seen(i, l), b.Seen(l, i)) >= pilotObservations:
+			p.resting[x.pair] = unit.Never
+		case !p.inDoubt(b, i, l):
+		case a.now >= x.until:
+			p.resting[x.pair] = a.now.Add(pilotTime)
+		default:
+			b.Pilot(i, l)
 			kept = append(kept, x)
 			continue
 		}
-		b.End(x.pair[0], x.pair[1])
-		p.over[x.pair] = done
 		news = 1
 	}
 	p.active = kept
 	for len(p.active) < maxPilots {
-		pair, ok := p.choose(b)
+		pair, ok := p.choose(a.now, b)
 		if !ok {
 			break
 		}
@@ -84,7 +90,7 @@ func (p *pilots) review(a *Adjusting) float64 {
 
 // choose is the pair with most running jobs on both sides among those that may be hoped to hold their floors and are not
 // safe to. Ties go to the lowest numbers. O(configurations^2).
-func (p *pilots) choose(b *interference.Belief) (best [2]int, ok bool) {
+func (p *pilots) choose(now unit.Time, b *interference.Belief) (best [2]int, ok bool) {
 	most := 0
 	for i, n := range p.running {
 		for l := 0; l <= i && n > 0; l++ {
@@ -92,7 +98,7 @@ func (p *pilots) choose(b *interference.Belief) (best [2]int, ok bool) {
 			if i == l {
 				value = n * (n - 1)
 			}
-			if value > most && p.worth(b, i, l) {
+			if value > most && p.worth(now, b, i, l) {
 				best, most, ok = [2]int{i, l}, value, true
 			}
 		}
@@ -101,14 +107,20 @@ func (p *pilots) choose(b *interference.Belief) (best [2]int, ok bool) {
 }
 
 // worth says whether a pair could be tried out.
-func (p *pilots) worth(b *interference.Belief, i, l int) bool {
+func (p *pilots) worth(now unit.Time, b *interference.Belief, i, l int) bool {
 	pair := [2]int{i, l}
 	for _, x := range p.active {
 		if x.pair == pair {
 			return false
 		}
 	}
-	return !p.over[pair] && !b.Banned(i, l) && p.holds(b.Hoped, i, l) && !p.holds(b.Safe().Added, i, l)
+	return now >= p.resting[pair] && !b.Banned(i, l) && p.inDoubt(b, i, l)
+}
+
+// inDoubt says whether a pair may be hoped to hold its floors but is not safe to. A pair that is tried out counts as safe,
+// so its pilot must have ended.
+func (p *pilots) inDoubt(b *interference.Belief, i, l int) bool {
+	return p.holds(b.Hoped, i, l) && !p.holds(b.Safe().Added, i, l)
 }
 
 // holds says whether both directions of a pair hold the least floors there are.

@@ -18,10 +18,11 @@ type Options struct {
 	// SubmitAt, when set, replaces every submission time, after From and To were applied.
 	SubmitAt *unit.Time
 
-	IgnoreUnknown bool      // accept columns that a format does not know
-	Models        *ModelMap // names a model for jobs whose row names none; nil means no map
-	Rates         *Rates    // steps per second alone, for traces that state work in steps; nil means none
-	DefaultFloor  float64   // floor of a job that states none, in (0, 1]; 0 means StandardFloor
+	IgnoreUnknown bool                         // accept columns that a format does not know
+	Models        *ModelMap                    // names a model for jobs whose row names none; nil means no map
+	Rates         *Rates                       // steps per second alone, for traces that state work in steps; nil means none
+	Draw          func() (model, batch string) // names the model of jobs that still have none, in order of submission; nil leaves them
+	DefaultFloor  float64                      // floor of a job that states none, in (0, 1]; 0 means StandardFloor
 
 	// PolluxDuration is the run time of a Pollux job alone, for traces that state none; nil means unknown.
 	PolluxDuration func(PolluxJob) (time.Duration, error)

@@ -90,9 +90,24 @@ func (t *Trace) settle(s *Stream) {
 	sortJobs(t.Jobs)
 	t.Excluded, t.Timed = s.Excluded, s.Timed
 	t.Notes = append(s.Notes, s.o.Models.notes()...)
-	if n := nameless(t.Jobs); n > 0 {
+	n := nameless(t.Jobs)
+	switch {
+	case n == 0:
+	case s.o.Draw != nil:
+		draw(t.Jobs, s.o.Draw)
+		t.Notes = append(t.Notes, fmt.Sprintf("%d of %d jobs name no model: drawn at random", n, len(t.Jobs)))
+	default:
 		t.Notes = append(t.Notes, fmt.Sprintf(
 			"%d of %d jobs name no model: not shared; add a \"model\" column or a map with --models", n, len(t.Jobs)))
+	}
+}
+
+// draw names the models of jobs without one.
+func draw(jobs []cluster.Job, next func() (model, batch string)) {
+	for i := range jobs {
+		if jobs[i].Model == "" {
+			jobs[i].Model, jobs[i].Batch = next()
+		}
 	}
 }
 

@@ -72,6 +72,15 @@ func Generate(o Options) []cluster.Job {
 	return jobs
 }
 
+// Draw draws configurations of a mix uniformly; equal seeds draw alike.
+func Draw(mix []interference.Config, seed uint64) func() (model, batch string) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	return func() (model, batch string) {
+		c := mix[random.IntN(len(mix))]
+		return c.Model, c.Batch
+	}
+}
+
 // Copies is copies one-worker jobs of every configuration of a mix, without times.
 func Copies(mix []interference.Config, copies int, floor float64) []cluster.Job {
 	var jobs []cluster.Job
@@ -117,6 +126,22 @@ func gang(q float64) int {
 	return 1
 }
 
+// Mixes are the names of the mixes that MixNamed knows.
+func Mixes() []string { return []string{"light", "gentle", "whole"} }
+
+// MixNamed is LightMix for "light", GentleMix for "gentle", WholeMix for "whole", and nil for any other name.
+func MixNamed(name string) []interference.Config {
+	switch name {
+	case "gentle":
+		return GentleMix()
+	case "light":
+		return LightMix()
+	case "whole":
+		return WholeMix()
+	}
+	return nil
+}
+
 // LightMix is the 13 configurations of the catalogue's P100 that slow each other least: small training jobs that leave
 // most of a GPU idle.
 func LightMix() []interference.Config {
@@ -126,6 +151,16 @@ func LightMix() []interference.Config {
 		{Model: "Recommendation", Batch: "2048"}, {Model: "Recommendation", Batch: "4096"},
 		{Model: "Transformer", Batch: "16"}, {Model: "Transformer", Batch: "32"}, {Model: "Transformer", Batch: "64"},
 		{Model: "ResNet-18", Batch: "16"}, {Model: "ResNet-18", Batch: "32"},
+	}
+}
+
+// GentleMix is the eight of LightMix that leave most of a P100 to others: three of them often run on one at more than nine
+// tenths of their speed.
+func GentleMix() []interference.Config {
+	return []interference.Config{
+		{Model: "A3C"}, {Model: "Recommendation", Batch: "512"}, {Model: "Recommendation", Batch: "1024"},
+		{Model: "Recommendation", Batch: "2048"}, {Model: "Recommendation", Batch: "4096"},
+		{Model: "Transformer", Batch: "16"}, {Model: "Transformer", Batch: "32"}, {Model: "ResNet-18", Batch: "16"},
 	}
 }
 
