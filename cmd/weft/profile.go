@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -131,14 +130,14 @@ func (c *profileCommand) name(file string, r recording.Recording, of int) string
 const mebi = 1 << 20
 
 func (c *profileCommand) readFile(ctx context.Context, s *session, file string) ([]recording.Recording, error) {
-	var r io.Reader = s.stdin
+	r := s.stdin
 	size := int64(0)
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // only read from
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 			size = info.Size()
 		}

@@ -14,6 +14,7 @@ import (
 	"weft.dev/weft/internal/interference/model"
 	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/policy"
+	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/sim"
 	"weft.dev/weft/internal/unit"
 )
@@ -209,6 +210,28 @@ func newAdjustment(placers []*policy.Adjusting, r *sim.Result, jobs []cluster.Jo
 		out.FewerGPUs = 1 - r.GPUHours*r.MeanPerformance/alone
 	}
 	return out
+}
+
+// predictedTable shows what became of the runs on predictions, or is nil when there are none.
+func (s *simStudy) predictedTable() *report.Table {
+	t := &report.Table{Columns: []report.Column{
+		{Title: "ON PREDICTIONS"}, {Title: "FEWER GPUS", Number: true}, {Title: "MEAN", Number: true}, {Title: "ABOVE ORACLE", Number: true},
+		{Title: "ABOVE BOUND", Number: true}, {Title: "TIME BELOW", Number: true}, {Title: "JOBS BELOW", Number: true},
+		{Title: "REPAIRS", Number: true}, {Title: "MOVES/JOB", Number: true}, {Title: "SETTLED", Number: true, Wide: true},
+	}}
+	for _, r := range s.Policies {
+		a := r.Adjustment
+		if a == nil || r.Jobs == 0 {
+			continue
+		}
+		t.Rows = append(t.Rows, report.Cells(r.Policy+" "+r.Placement, report.PercentTenths(a.FewerGPUs), report.PercentTenths(r.MeanPerformance),
+			report.Change(a.Regret), report.Change(a.AboveBound), hundredths(100*a.BelowSettled), hundredths(100*a.JobsBelow),
+			report.Count(a.Repairs), fmt.Sprintf("%.2f", a.MovesPerJob), report.Seconds(a.ConvergedS)))
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return t
 }
 
 // regret compares each run on predictions with the oracle's of the same policy and placement.

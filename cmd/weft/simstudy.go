@@ -87,6 +87,12 @@ func (s *simStudy) write(out *session) error {
 			}
 		}
 	}
+	if t := s.predictedTable(); t != nil {
+		p("\n")
+		if err := t.Write(out.stdout, out.screen); err != nil {
+			return err
+		}
+	}
 	for _, note := range s.Notes {
 		p("%s\n", out.wrap("note: "+report.Clean(note)))
 	}

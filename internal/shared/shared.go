@@ -9,10 +9,16 @@ import (
 )
 
 // Data is the path of a file under shared/data. The test is skipped when it is absent.
-func Data(t testing.TB, name string) string { return find(t, "data", name) }
+func Data(t testing.TB, name string) string {
+	t.Helper()
+	return find(t, "data", name)
+}
 
 // Case is the path of a file under shared/cases. The test is skipped when it is absent.
-func Case(t testing.TB, name string) string { return find(t, "cases", name) }
+func Case(t testing.TB, name string) string {
+	t.Helper()
+	return find(t, "cases", name)
+}
 
 func find(t testing.TB, kind, name string) string {
 	t.Helper()
