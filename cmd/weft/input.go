@@ -14,6 +14,7 @@ import (
 	"weft.dev/weft/internal/interference"
 	"weft.dev/weft/internal/profile"
 	"weft.dev/weft/internal/recording"
+	"weft.dev/weft/internal/sim/pollux"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
 	"weft.dev/weft/internal/workload"
@@ -160,11 +161,18 @@ func readFile[T any](path string, read func(file string, r io.Reader) (T, error)
 	return read(path, f)
 }
 
-// readJobs reads the jobs of a file.
+// readJobs reads the jobs of a file. A Pollux trace states no run times: they follow from the measurements beside it.
 func (s *session) readJobs(ctx context.Context, path string, f *jobFlags) (*trace.Trace, error) {
 	options, err := f.options()
 	if err != nil {
 		return nil, err
+	}
+	if f.Format == "pollux" {
+		profiles, err := readPolluxProfiles(path)
+		if err != nil {
+			return nil, err
+		}
+		options.PolluxDuration = pollux.Standalone(ctx, profiles, pollux.DefaultNodes, pollux.DefaultGPUsPerNode)
 	}
 	r, err := s.openUntil(ctx, path)
 	if err != nil {

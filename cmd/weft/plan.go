@@ -12,6 +12,7 @@ import (
 	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/profile"
 	"weft.dev/weft/internal/trace"
+	"weft.dev/weft/internal/unit"
 )
 
 // planCommand packs the jobs of a file by every method and says how far each is from a proven lower bound.
@@ -147,6 +148,9 @@ func (in *planInput) note(ctx context.Context, c *planCommand, memoryStated bool
 	case !memoryStated:
 		in.notes = append(in.notes, "no memory column: peak = greedy")
 	}
+	if n := fractional(in.jobs); n > 0 {
+		in.notes = append(in.notes, several(n, "job")+" with a part of a GPU: a plan counts a whole one for each worker")
+	}
 	lonely, _ := await(ctx, func() [2][]int {
 		unmeasured, incompatible := in.problem(c.Sharing.options()).Lonely()
 		return [2][]int{unmeasured, incompatible}
@@ -157,6 +161,17 @@ func (in *planInput) note(ctx context.Context, c *planCommand, memoryStated bool
 	if some := lonely[1]; len(some) > 0 {
 		in.notes = append(in.notes, fmt.Sprintf("%s (%s) can share with nobody under these floors", several(len(some), "job"), modelsOf(in.jobs, some)))
 	}
+}
+
+// fractional counts the jobs that ask for less than a whole GPU.
+func fractional(jobs []cluster.Job) int {
+	n := 0
+	for j := range jobs {
+		if jobs[j].Share < unit.WholeGPU {
+			n++
+		}
+	}
+	return n
 }
 
 // modelsOf names the first few configurations of some jobs.

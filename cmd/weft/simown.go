@@ -13,14 +13,13 @@ import (
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/policy"
 	"weft.dev/weft/internal/sim"
-	"weft.dev/weft/internal/sim/pollux"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
 )
 
 // own replays the trace by weft's own rules.
 func (c *simCommand) own(ctx context.Context, s *session, variants []variant) (*simStudy, error) {
-	t, err := c.readTrace(ctx, s)
+	t, err := s.readJobs(ctx, c.Trace, &c.Read)
 	if err != nil && !(interrupted(err) && t != nil) {
 		return nil, err
 	}
@@ -139,27 +138,6 @@ func leastMemory(c cluster.Cluster) unit.Bytes {
 		}
 	}
 	return least
-}
-
-// readTrace reads the trace; a Pollux trace states no run times, so those follow from the measurements beside it.
-func (c *simCommand) readTrace(ctx context.Context, s *session) (*trace.Trace, error) {
-	o, err := c.Read.options()
-	if err != nil {
-		return nil, err
-	}
-	if c.Read.Format == "pollux" {
-		profiles, err := readPolluxProfiles(c.Trace)
-		if err != nil {
-			return nil, err
-		}
-		o.PolluxDuration = pollux.Standalone(ctx, profiles, pollux.DefaultNodes, pollux.DefaultGPUsPerNode)
-	}
-	r, err := s.openUntil(ctx, c.Trace)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }() // only read from
-	return trace.Read(ctx, c.Read.Format, c.Trace, r, o)
 }
 
 // readPolluxProfiles reads validation.csv and step_times.csv in the folder of the trace.

@@ -22,7 +22,8 @@ func (b Bound) Whole() int { return int(math.Ceil(b.GPUs - boundTolerance)) }
 // LowerBound is the largest of the bounds that hold for a problem: the configuration linear program; workers over
 // residents per GPU; persistent memory over memory per GPU; the largest gang. The first implies the next two, a clique
 // of incompatible workers and the mean demand too, as each holds for every configuration; they count where the
-// program is too large. Memory that differs from job to job is rounded down on a grid, which keeps the bound valid.
+// program is too large. Jobs that differ in memory only are joined and counted at what each of them at least needs, which
+// keeps the bound valid; a second program then sees memory only, and so can afford to see it finely.
 func LowerBound(p *Problem) Bound {
 	single, gang := 0, 0
 	workers, reserved := 0.0, 0.0
@@ -42,7 +43,8 @@ func LowerBound(p *Problem) Bound {
 	}
 	best := Bound{float64(single), "configuration LP"}
 	for _, b := range []Bound{
-		{float64(single) + p.programBound(), "configuration LP"},
+		{float64(single) + p.programBound(everything), "configuration LP"},
+		{float64(single) + p.programBound(memoryOnly), "configuration LP on memory"},
 		{float64(single) + math.Ceil(workers/float64(p.options.MaxResidents)), "residents per GPU"},
 		{float64(single) + reservedBound(reserved, p), "reserved memory"},
 		{float64(gang), "largest gang"},
@@ -61,13 +63,24 @@ func reservedBound(bytes float64, p *Problem) float64 {
 	return math.Ceil(bytes/float64(p.options.GPUMemory) - boundTolerance)
 }
 
-// programBound is the bound of the configuration program on the workers that may share, 0 when it has too many types.
-func (p *Problem) programBound() float64 {
-	types, _, ok := p.classify(downward)
-	if !ok || len(types) == 0 {
+// programBound is the bound of the configuration program on the workers that may share, 0 when it has too many types. The
+// view on memory only adds nothing where the full one had to join no kinds: it is a relaxation of it.
+func (p *Problem) programBound(v view) float64 {
+	types, joined, ok := p.classify(downward, v)
+	if !ok || len(types) == 0 || v == memoryOnly && p.options.GPUMemory == 0 {
 		return 0
 	}
-	solution, err := covering.Solve(p.program(types, p.mayFit), 0)
+	if v == memoryOnly && !joined {
+		if _, both, full := p.classify(downward, everything); full && !both {
+			return 0
+		}
+	}
+	program := p.program(types, p.mayFit)
+	if v == memoryOnly {
+		memory := &memoryCheck{types: types, fits: p.mayFit}
+		program.Fits, program.Penalty = memory.check, nil
+	}
+	solution, err := covering.Solve(program, 0)
 	if err != nil {
 		return 0 // the program is outside the solver's contract: no bound from it
 	}

@@ -5,12 +5,16 @@ import (
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/profile"
-	"weft.dev/weft/internal/unit"
 )
 
-// maxTypes bounds the types of a configuration program: its solution costs about the square of them per step. A log
-// whose jobs all differ in memory has more kinds, which are then joined on a grid.
-const maxTypes = 200
+// Bounds on the types of a configuration program. Its solution costs about the square of them per step, so more than
+// maxTypes are refused; kinds that differ in memory only, of which a log may have one per job, are joined until so many
+// are left. Where only memory is seen most pairs of types fit, and configurations to look at are many.
+const (
+	maxTypes       = 400
+	joinedTypes    = 200
+	joinedByMemory = 96
+)
 
 // itemType is one or more kinds that the configuration program does not tell apart.
 type itemType struct {
@@ -27,27 +31,53 @@ const (
 	downward rounding = false // by one that each dominates: what does not fit for it does not fit for them
 )
 
-// classify sorts the workers that may share into at most maxTypes types. Workers that share with nobody or are too
-// large are in none. It reports whether kinds were joined, and false in ok when there are more groups than types.
-func (p *Problem) classify(r rounding) (types []itemType, joined, ok bool) {
-	members := p.workersByKind()
-	for cells := unit.Bytes(0); ; cells /= 2 {
-		types = p.typesOnGrid(members, cells, r)
-		if len(types) <= maxTypes {
-			return types, cells > 0, true
-		}
-		switch cells {
-		case 0:
-			cells = 2 * finestGrid
-		case 1:
+// view says which differences between workers a program sees. Not to see interference relaxes it: all may share as far
+// as memory allows.
+type view bool
+
+const (
+	everything view = true
+	memoryOnly view = false
+)
+
+// classify sorts the workers that may share into types. Workers that share with nobody or are too large are in none. It
+// reports whether kinds were joined, and false in ok when there are more groups than types.
+func (p *Problem) classify(r rounding, v view) (types []itemType, joined, ok bool) {
+	parts := p.partition(v)
+	kinds := 0
+	for i := range parts {
+		kinds += len(parts[i].kinds)
+	}
+	if kinds > maxTypes {
+		if len(parts) > maxTypes {
 			return nil, true, false
 		}
+		most := joinedTypes
+		if v == memoryOnly {
+			most = joinedByMemory
+		}
+		parts, joined = split(parts, max(most, len(parts))), true
+	} else {
+		parts = split(parts, kinds)
 	}
+	for _, part := range parts {
+		types = append(types, p.typeOf(part, r))
+	}
+	return types, joined, true
 }
 
-// finestGrid is the number of cells of GPU memory that kinds are first joined on: about a quarter of a GiB on usual
-// GPUs.
-const finestGrid = 64
+// typeOf is the type of a part.
+func (p *Problem) typeOf(part part, r rounding) itemType {
+	t := itemType{group: part.group}
+	profiles := make([]profile.Profile, len(part.kinds))
+	for i, k := range part.kinds {
+		profiles[i] = k.profile
+		t.workers = append(t.workers, k.members...)
+	}
+	slices.Sort(t.workers)
+	t.profile = represent(profiles, r)
+	return t
+}
 
 // workersByKind lists the workers of each kind that may share, in order.
 func (p *Problem) workersByKind() [][]cluster.Worker {
@@ -59,44 +89,6 @@ func (p *Problem) workersByKind() [][]cluster.Worker {
 		}
 	}
 	return members
-}
-
-// typesOnGrid joins the kinds of one group whose persistent memory and peak lie in the same cells. No cells joins
-// only equal profiles.
-func (p *Problem) typesOnGrid(members [][]cluster.Worker, cells unit.Bytes, r rounding) []itemType {
-	type cell struct {
-		group            int32
-		persistent, peak unit.Bytes
-		exact            int
-	}
-	var types []itemType
-	var profiles [][]profile.Profile
-	index := map[cell]int{}
-	for k, workers := range members {
-		if len(workers) == 0 {
-			continue
-		}
-		kind := &p.kinds[k]
-		at := cell{group: kind.group, exact: k}
-		if cells > 0 {
-			width := max(1, p.options.GPUMemory/cells)
-			at = cell{kind.group, min(kind.profile.Persistent/width, cells-1), min(kind.profile.Peak()/width, cells-1), 0}
-		}
-		i, known := index[at]
-		if !known {
-			i = len(types)
-			index[at] = i
-			types = append(types, itemType{group: kind.group})
-			profiles = append(profiles, nil)
-		}
-		types[i].workers = append(types[i].workers, workers...)
-		profiles[i] = append(profiles[i], kind.profile)
-	}
-	for i := range types {
-		types[i].profile = represent(profiles[i], r)
-		slices.Sort(types[i].workers)
-	}
-	return types
 }
 
 func represent(profiles []profile.Profile, r rounding) profile.Profile {

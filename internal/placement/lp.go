@@ -9,9 +9,9 @@ import (
 )
 
 // LP rounds the configuration linear program: within T GPUs of the optimum for T types of workers, where gangs and
-// memory grids do not interfere. More than maxTypes groups give a *LimitError. Memory that differs from job to job is
-// rounded up on a grid. Workers of one gang that meet on a GPU are placed anew,
-// and the least filled GPUs then tried to be emptied.
+// memory grids do not interfere. More than maxTypes groups give a *LimitError. Jobs that differ in memory only are
+// joined and counted at what suffices for each. Workers of one gang that meet on a GPU are placed anew, and then, as after
+// joining, the least filled GPUs are tried to be emptied.
 func LP(ctx context.Context, p *Problem) (*Packing, error) {
 	q := &Packing{}
 	for w := range cluster.Worker(len(p.job)) {
@@ -19,7 +19,7 @@ func LP(ctx context.Context, p *Problem) (*Packing, error) {
 			q.GPUs = append(q.GPUs, []cluster.Worker{w})
 		}
 	}
-	types, _, ok := p.classify(upward)
+	types, joined, ok := p.classify(upward, everything)
 	if !ok {
 		return nil, &LimitError{"lp", "groups of jobs", len(p.sets.groups) - 1, maxTypes}
 	}
@@ -33,7 +33,7 @@ func LP(ctx context.Context, p *Problem) (*Packing, error) {
 	}
 	gpus, homeless := p.fill(types, covering.Round(program, solution, 0))
 	q.GPUs = append(q.GPUs, gpus...)
-	if len(homeless) == 0 {
+	if len(homeless) == 0 && !joined {
 		return q, ctx.Err()
 	}
 	return eliminate(ctx, p, p.rehouse(q, homeless))

@@ -127,18 +127,18 @@ func TestManyKinds(t *testing.T) {
 			if testing.Short() && memory == "binding" {
 				t.Skip("SKIPPED in short mode: the program of many kinds takes seconds")
 			}
-			p := mixed(300, memory)
-			up, joined, ok := p.classify(upward)
+			p := mixed(500, memory)
+			up, joined, ok := p.classify(upward, everything)
 			if !joined || !ok || len(up) > maxTypes {
 				t.Fatalf("%d types, joined %t, ok %t", len(up), joined, ok)
 			}
 			p.checkTypes(t, up, upward)
-			down, _, _ := p.classify(downward)
+			down, _, _ := p.classify(downward, everything)
 			p.checkTypes(t, down, downward)
-			bound := LowerBound(mixed(300, memory))
+			bound := LowerBound(mixed(500, memory))
 			best := p.Workers()
 			for _, m := range Methods() {
-				p := mixed(300, memory)
+				p := mixed(500, memory)
 				q, err := m.Pack(context.Background(), p)
 				if err != nil {
 					t.Fatal(err)
@@ -188,7 +188,7 @@ func TestKindsByUtilisation(t *testing.T) {
 		jobs[i].GPUUtil = float64(i) / float64(len(jobs))
 	}
 	p := NewProblem(jobs, drawnTable(), nil, Options{MaxResidents: 2})
-	types, _, ok := p.classify(upward)
+	types, _, ok := p.classify(upward, everything)
 	if !ok || len(types) != 3 {
 		t.Errorf("%d types, ok %t", len(types), ok)
 	}
@@ -216,7 +216,7 @@ func TestLimitError(t *testing.T) {
 	var limit *LimitError
 	_, err := LP(context.Background(), wide(maxTypes+1))
 	if !errors.As(err, &limit) || *limit != (LimitError{"lp", "groups of jobs", maxTypes + 1, maxTypes}) ||
-		err.Error() != "lp: 201 groups of jobs, at most 200" {
+		err.Error() != "lp: 401 groups of jobs, at most 400" {
 		t.Errorf("LP of %d groups: %v", maxTypes+1, err)
 	}
 	for _, groups := range []int{maxTypes/2 + 1, maxTypes} { // few enough, though their kinds are too many

@@ -55,7 +55,7 @@ func mustPack(t *rapid.T, name string, s *scene) (*Problem, *Packing) {
 
 func TestPackingsHoldTheRulesAndTheirGuarantees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawScene(t, rapid.IntRange(1, 9).Draw(t, "workers"), 3)
+		s := drawScene(t, rapid.IntRange(1, 12).Draw(t, "workers"), 3)
 		optimum := s.optimum()
 		if b := LowerBound(s.problem()); b.Whole() > optimum {
 			t.Fatalf("lower bound %+v is above the optimum %d", b, optimum)
@@ -88,7 +88,7 @@ func (s *scene) guarantee(name string, p *Problem, optimum int) float64 {
 		pairs.options.MaxResidents = min(2, s.options.MaxResidents)
 		return float64(pairs.optimum())
 	case "lp":
-		if types, joined, _ := p.classify(upward); !joined && !s.gangs() {
+		if types, joined, _ := p.classify(upward, everything); !joined && !s.gangs() {
 			return float64(optimum + len(types))
 		}
 		return math.Inf(1)
