@@ -95,11 +95,14 @@ func (c *catalogueListCommand) missing() error {
 		}
 	}
 	slices.Sort(gpus)
-	what := strconv.Quote(c.Text)
+	what := ""
+	if c.Text != "" {
+		what = fmt.Sprintf(" for %q", c.Text)
+	}
 	if c.GPU != "" {
 		what += fmt.Sprintf(" on GPU %q", c.GPU)
 	}
-	return &notFoundError{inputError{trace.Errors{{Code: "not_found", Message: "nothing in the catalogue for " + what,
+	return &notFoundError{inputError{trace.Errors{{Code: "not_found", Message: "nothing in the catalogue" + what,
 		File: "catalogue", Value: c.Text,
 		Why: "an unknown configuration counts as one that needs the whole GPU",
 		Fix: fmt.Sprintf("weft catalogue lists its %d models; GPUs: %s", len(models), strings.Join(gpus, ", "))}}, c.JSON}}

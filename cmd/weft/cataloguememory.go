@@ -50,6 +50,9 @@ func (c *catalogueMemoryCommand) check() error {
 		if m <= 0 {
 			return flagError("--gpu-memory", m.String(), "a GPU without memory holds no job", "", "11GiB,16GiB")
 		}
+		if err := checkGPUMemory(m); err != nil {
+			return err
+		}
 	}
 	for _, e := range c.Epsilon {
 		if err := (&sharingFlags{MaxResidents: c.MaxResidents, Epsilon: e}).check(); err != nil {

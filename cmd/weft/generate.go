@@ -14,13 +14,13 @@ import (
 
 // generateCommand writes a synthetic job log.
 type generateCommand struct {
-	Jobs   int     `default:"1000" help:"Jobs to write, 1 to 10,000,000."`
-	Days   float64 `default:"7" help:"Days over which they are submitted."`
-	Mix    string  `default:"light" enum:"light,gentle,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, the 8 gentlest of them, or all 26."`
-	Floor  float64 `default:"0.85" help:"Floor of every job, in (0, 1]."`
-	Copies int     `placeholder:"N" help:"Instead of a log: N jobs of every configuration of the mix, without times."`
-	Users  int     `default:"20" help:"Users that submit them."`
-	Seed   uint64  `default:"42" help:"Equal seeds give equal logs."`
+	Jobs   int      `default:"1000" help:"Jobs to write, 1 to 10,000,000."`
+	Days   float64  `default:"7" help:"Days over which they are submitted."`
+	Mix    string   `default:"light" enum:"light,gentle,whole" help:"Models: the 13 gentlest P100 configurations of the built-in pairs, the 8 gentlest of them, or all 26."`
+	Floor  float64  `default:"0.85" help:"Floor of every job, in (0, 1]."`
+	Copies positive `placeholder:"N" help:"Instead of a log: N jobs of every configuration of the mix, without times."`
+	Users  int      `default:"20" help:"Users that submit them."`
+	Seed   uint64   `default:"42" help:"Equal seeds give equal logs."`
 }
 
 // Help is what weft generate --help adds.
@@ -42,7 +42,7 @@ func (c *generateCommand) Run(ctx context.Context, s *session) error {
 	s.progress.Report("generate", 0, c.Jobs, "jobs")
 	jobs, ok := await(ctx, func() []cluster.Job {
 		if c.Copies > 0 {
-			return workload.Copies(mix, c.Copies, c.Floor)
+			return workload.Copies(mix, int(c.Copies), c.Floor)
 		}
 		return workload.Generate(workload.Options{Jobs: c.Jobs, Span: time.Duration(c.Days * 24 * float64(time.Hour)), Mix: mix,
 			Floor: c.Floor, Users: c.Users, Seed: c.Seed})
@@ -64,7 +64,7 @@ func (c *generateCommand) check() error {
 	if !(c.Floor > 0 && c.Floor <= 1) {
 		faults = append(faults, flagError("--floor", fmt.Sprint(c.Floor), fmt.Sprintf("floor %v is outside (0, 1]", c.Floor), "", "0.85 for 85 %"))
 	}
-	if c.Copies < 0 || c.Copies > 100_000 {
+	if c.Copies > 100_000 {
 		faults = append(faults, flagError("--copies", fmt.Sprint(c.Copies), fmt.Sprintf("%d copies are outside [1, 100,000]", c.Copies), "", "8"))
 	}
 	if c.Users < 0 || c.Users > 1_000_000 {

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
-	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/interference"
-	"weft.dev/weft/internal/profile"
-	"weft.dev/weft/internal/recording"
 	"weft.dev/weft/internal/sim/pollux"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
@@ -54,6 +50,9 @@ func (f *jobFlags) check() error {
 		return flagError("--format", f.Format, fmt.Sprintf("unknown format %q", f.Format), "",
 			"one of "+strings.Join(trace.Formats(), ", "))
 	}
+	if f.From.Excludes(f.To) {
+		return flagError("--from, --to", "", "--to is not after --from", "submissions in [from, to) are kept", "swap them, or leave one out")
+	}
 	if f.SubmitAt != nil && !(*f.SubmitAt >= 0 && *f.SubmitAt <= maxSubmitAt) {
 		return flagError("--submit-at", fmt.Sprint(*f.SubmitAt), fmt.Sprintf("second %v is outside [0, %.0f]", *f.SubmitAt, maxSubmitAt),
 			"virtual time begins at 0 and lasts 292 years", "0")
@@ -73,7 +72,16 @@ func (f *sharingFlags) check() error {
 		return flagError("--epsilon", fmt.Sprint(f.Epsilon), fmt.Sprintf("epsilon %v is outside [0, 1)", f.Epsilon),
 			"it is a probability; 0 packs by peak memory", "0.05")
 	}
-	return nil
+	return checkGPUMemory(f.GPUMemory)
+}
+
+// checkGPUMemory refuses what no GPU has, for it was meant in another unit. 0 is no limit.
+func checkGPUMemory(b unit.Bytes) error {
+	if b == 0 || b >= unit.MiB {
+		return nil
+	}
+	return flagError("--gpu-memory", b.String(), fmt.Sprintf("no GPU has as little memory as %v", b),
+		"a number without a unit is bytes", "write a unit, such as 16GiB")
 }
 
 // open is a file by name, or the standard input for "-". Reading it reports progress.
@@ -267,47 +275,6 @@ func appendNew(list []string, s string) []string {
 		return list
 	}
 	return append(list, s)
-}
-
-// memory is each job's profile, and whether any job states memory. A job's profile column names a shape that spreads
-// its own memory, or a file of weft profile, whose bytes then count.
-func memory(jobs []cluster.Job) ([]profile.Profile, bool, error) {
-	profiles := make([]profile.Profile, len(jobs))
-	files := map[string]profile.Profile{}
-	stated := false
-	for j := range jobs {
-		m := &jobs[j].Memory
-		if shape, ok := profile.NamedShape(m.Profile); ok {
-			persistent := m.Persistent
-			if persistent == 0 {
-				persistent = m.Peak
-			}
-			profiles[j] = profile.New(persistent, m.Peak, shape)
-		} else if err := readProfile(m.Profile, jobs[j].ID, files); err != nil {
-			return nil, false, err
-		} else {
-			profiles[j] = files[m.Profile]
-		}
-		stated = stated || profiles[j].Peak() > 0
-	}
-	return profiles, stated, nil
-}
-
-// readProfile reads a profile file once.
-func readProfile(path, job string, files map[string]profile.Profile) error {
-	if _, ok := files[path]; ok {
-		return nil
-	}
-	p, err := readFile(path, func(file string, r io.Reader) (profile.Profile, error) {
-		p, _, err := recording.ReadProfile(file, r)
-		return p, err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return flagError("profile", path, fmt.Sprintf("job %s: no profile %q", job, path),
-			"a profile is the shape of memory over an iteration", "one of "+strings.Join(profile.ShapeNames(), ", ")+", or a file of weft profile")
-	}
-	files[path] = p
-	return err
 }
 
 // interrupted says whether an error is the user's Ctrl-C.

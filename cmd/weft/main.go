@@ -129,8 +129,13 @@ func (s *session) look(c *commands) {
 func (s *session) misused(err error) error {
 	command := "weft"
 	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context.Command() != "" {
-		command += " " + strings.Fields(parse.Context.Command())[0]
+	if errors.As(err, &parse) {
+		for _, word := range strings.Fields(parse.Context.Command()) {
+			if strings.ContainsAny(word, "<[") {
+				break // an argument
+			}
+			command += " " + word
+		}
 	}
 	return &inputError{trace.Errors{{Code: "usage", File: "command line", Message: err.Error(), Fix: "see " + command + " --help"}},
 		slices.Contains(s.args, "--json")}

@@ -17,9 +17,9 @@ type predictCommand struct {
 	A        string   `placeholder:"MODEL:BATCH" help:"One job."`
 	B        string   `placeholder:"MODEL:BATCH" help:"The other job."`
 	GPUModel string   `name:"gpu-model" placeholder:"M" help:"GPU model that they would share."`
-	Probes   string   `type:"path" placeholder:"PAIRS.csv" help:"Measured pairs of a job that the model does not know, on the same GPU model: one or two tell most of it."`
-	Model    string   `type:"path" placeholder:"FILE" help:"A model of weft train. Default: the built-in one."`
-	Evaluate string   `type:"path" placeholder:"PAIRS.csv" help:"Hold the model against measured pairs instead. - reads the standard input."`
+	Probes   string   `placeholder:"PAIRS.csv" help:"Measured pairs of a job that the model does not know, on the same GPU model: one or two tell most of it."`
+	Model    string   `placeholder:"FILE" help:"A model of weft train. Default: the built-in one."`
+	Evaluate string   `placeholder:"PAIRS.csv" help:"Hold the model against measured pairs instead. - reads the standard input."`
 	Source   []string `placeholder:"S" help:"Keep the pairs of these sources."`
 	JSON     bool     `name:"json" help:"Write JSON for programs."`
 }
@@ -91,7 +91,7 @@ func readModel(path string) (*model.Model, error) {
 const maxModelBytes = 16 << 20
 
 func modelFault(file, message string) error {
-	return trace.Errors{{Code: "bad_model", Message: message, File: file, Fix: "make a model with weft train PAIRS.csv --out " + file}}
+	return trace.Errors{{Code: "bad_model", Message: message, File: file, Fix: "make a model with weft train PAIRS.csv --out model.json"}}
 }
 
 // configOf is a job as people write it: MODEL or MODEL:BATCH.

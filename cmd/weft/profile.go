@@ -24,8 +24,8 @@ type profileCommand struct {
 	Levels  int      `default:"12" help:"Levels of the memory that comes and goes, 1 to 256."`
 	Name    string   `help:"Name of the profile. Default: the file's name."`
 	JSON    bool     `name:"json" help:"Write JSON for programs."`
-	Out     string   `type:"path" placeholder:"FILE" help:"Write the profile as JSON, or as YAML when FILE ends in .yaml or .yml."`
-	PNG     string   `name:"png" type:"path" placeholder:"FILE" help:"Draw the curve."`
+	Out     string   `placeholder:"FILE" help:"Write the profile as JSON, or as YAML when FILE ends in .yaml or .yml."`
+	PNG     string   `name:"png" placeholder:"FILE" help:"Draw the curve."`
 }
 
 // Help is what weft profile --help adds.

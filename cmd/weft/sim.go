@@ -19,9 +19,9 @@ type simCommand struct {
 	Sharing sharingFlags `embed:""`
 	Adjust  adjustFlags  `embed:""`
 
-	Nodes       int    `placeholder:"N" help:"Nodes of the cluster."`
-	GPUsPerNode int    `name:"gpus-per-node" placeholder:"G" help:"GPUs of each node. Default: 8."`
-	Cluster     string `placeholder:"FILE" help:"Describes the cluster: node, gpus, and optionally gpu_model, gpu_memory_mib, cpu_milli, memory_mib, vc, count; or openb's, Philly's or Tiresias' node file."`
+	Nodes       positive `placeholder:"N" help:"Nodes of the cluster."`
+	GPUsPerNode positive `name:"gpus-per-node" placeholder:"G" help:"GPUs of each node. Default: 8."`
+	Cluster     string   `placeholder:"FILE" help:"Describes the cluster: node, gpus, and optionally gpu_model, gpu_memory_mib, cpu_milli, memory_mib, vc, count; or openb's, Philly's or Tiresias' node file."`
 
 	Policy    []string `default:"fifo" help:"Who runs next: fifo, sjf, srtf, srsf, tiresias; antman with --format muri."`
 	Share     []string `default:"never" help:"Whether GPUs are shared: never; floor (while every floor holds); always (memory permitting); or as other systems do: peak, utilcap, classes, bsbf, unpack."`
@@ -154,7 +154,24 @@ func (c *simCommand) check() ([]variant, error) {
 		faults = append(faults, flagError("--policy", "antman", "antman needs a muri trace, replayed by its published rules",
 			"it decides by the stage times of each job, which only those traces state", "add --format muri, or leave antman out"))
 	}
-	return c.variants(shared, unshared), errors.Join(faults...)
+	if c.Adjust.Predict != "" && !slices.Contains(c.Share, shareFloor) {
+		faults = append(faults, flagError("--predict", c.Adjust.Predict, "--predict says nothing without --share floor",
+			"only floors are kept by predicted rates", "add --share floor, or leave --predict out"))
+	}
+	variants := c.variants(shared, unshared)
+	return variants, errors.Join(append(faults, c.checkPlacements(variants))...)
+}
+
+// checkPlacements refuses a placement that goes with none of the ways to share.
+func (c *simCommand) checkPlacements(variants []variant) error {
+	for _, place := range c.Placement {
+		if !slices.ContainsFunc(variants, func(v variant) bool { return v.placement == place }) {
+			return flagError("--placement", place, fmt.Sprintf("placement %s goes with no --share that is asked for", place),
+				"heuristic goes with floor and always, and like greedy with never alone; greedy with every other way; all others with never",
+				"leave it out, or add the --share that it goes with")
+		}
+	}
+	return nil
 }
 
 func onlyNever(share []string) bool {
@@ -167,6 +184,8 @@ func (c *simCommand) variants(shared, unshared []string) []variant {
 	for _, share := range c.Share {
 		fitting, standard := shared, placementGreedy
 		switch {
+		case share == shareNever && onlyNever(c.Share): // greedy too, on one pool of GPUs with a job each
+			fitting, standard = append(slices.Clone(unshared), shared...), placementConsolidated
 		case share == shareNever:
 			fitting, standard = unshared, placementConsolidated
 		case share != shareFloor && share != shareAlways: // a rule of another system has its own placement
@@ -201,9 +220,9 @@ func intersect(list, with []string) []string {
 func (c *simCommand) checkCluster() error {
 	const most = 1_000_000
 	switch {
-	case c.Nodes < 0 || c.Nodes > most:
+	case c.Nodes > most:
 		return flagError("--nodes", fmt.Sprint(c.Nodes), fmt.Sprintf("%d nodes are outside [1, %d]", c.Nodes, most), "", "write the number of machines")
-	case c.GPUsPerNode < 0 || c.GPUsPerNode > 1024:
+	case c.GPUsPerNode > 1024:
 		return flagError("--gpus-per-node", fmt.Sprint(c.GPUsPerNode), fmt.Sprintf("%d GPUs per node are outside [1, 1024]", c.GPUsPerNode), "", "8 is usual")
 	case c.Nodes > 0 && c.Cluster != "":
 		return flagError("--nodes", fmt.Sprint(c.Nodes), "--nodes and --cluster both describe the cluster", "", "leave one of them out")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -65,12 +66,15 @@ func (o *simOutputs) write(study *simStudy, s *session, c *simCommand) error {
 // page is the study as the HTML report shows it.
 func (s *simStudy) page(out *session, c *simCommand) page.Study {
 	p := page.Study{Title: "weft sim " + filepath.Base(c.Trace), Command: "weft " + strings.Join(out.args, " "), Verdict: s.verdict(),
-		Table: *s.table(), Excluded: s.excluded(), Notes: s.Notes}
+		Table: *s.table(), Excluded: s.excluded(), Notes: slices.Clone(s.Notes)}
 	if s.Partial {
 		p.Partial = "interrupted: what had ended by then"
 	}
 	for _, r := range s.Policies {
 		p.Runs = append(p.Runs, s.pageRun(r))
+		if r.Adjustment != nil {
+			p.Notes = append(p.Notes, r.name()+" "+r.Adjustment.String())
+		}
 	}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/policy"
 	"weft.dev/weft/internal/sim"
 	"weft.dev/weft/internal/trace"
@@ -123,6 +124,9 @@ func (c *simCommand) placer(v variant, machines cluster.Cluster, jobs []cluster.
 	switch {
 	case v.share != shareNever:
 		return c.shared(v, machines, jobs, known)
+	case v.placement == placementGreedy, v.placement == placementHeuristic: // a GPU each: nothing to learn about pairs
+		alone := placement.NewProblem(jobs, nil, nil, placement.Options{MaxResidents: 1})
+		return policy.NewSharing(alone, machines), nil
 	case v.placement == placementConsolidated:
 		return policy.NewConsolidated(machines, jobs), nil
 	}
@@ -154,7 +158,7 @@ func readPolluxProfiles(path string) (*trace.PolluxProfiles, error) {
 
 // machines is the cluster that the flags describe, or one that the log would keep busy.
 func (c *simCommand) machines(study *simStudy, jobs []cluster.Job) (cluster.Cluster, error) {
-	perNode := c.GPUsPerNode
+	perNode := int(c.GPUsPerNode)
 	if perNode == 0 {
 		perNode = trace.StandardGPUsPerNode
 	}
@@ -169,7 +173,7 @@ func (c *simCommand) machines(study *simStudy, jobs []cluster.Job) (cluster.Clus
 		}
 		machines = c.keepVC(all)
 	case c.Nodes > 0:
-		machines = cluster.Uniform(c.Nodes, perNode)
+		machines = cluster.Uniform(int(c.Nodes), perNode)
 	default:
 		nodes := enough(jobs, perNode)
 		study.Notes = append(study.Notes, fmt.Sprintf(

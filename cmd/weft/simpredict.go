@@ -177,6 +177,13 @@ type adjustment struct {
 	AboveBound    float64 `json:"above_bound_fraction"` // GPU time over that of the lower bound for the jobs that ran
 }
 
+// String is the adjustment in a sentence.
+func (a *adjustment) String() string {
+	return fmt.Sprintf("on predictions: %s fewer GPUs than one for every running worker, %s above the oracle, %s above the lower bound; "+
+		"%s of job time below its floor after the first window; %s, %.2f moves a job", report.PercentTenths(a.FewerGPUs), report.Change(a.Regret),
+		report.Change(a.AboveBound), hundredths(100*a.BelowSettled), several(a.Repairs, "repair"), a.MovesPerJob)
+}
+
 // newAdjustment reads what the placers of a run on predictions did.
 func newAdjustment(placers []*policy.Adjusting, r *sim.Result, jobs []cluster.Job) *adjustment {
 	out, settled, jobTime, repairs := &adjustment{}, 0.0, 0.0, []unit.Time(nil)

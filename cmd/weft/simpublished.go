@@ -22,10 +22,10 @@ func (c *simCommand) uniform(nodes, gpusPerNode int) (int, int, error) {
 			"it follows the rules the trace was published with", "use --nodes and --gpus-per-node, or --own")
 	}
 	if c.Nodes > 0 {
-		nodes = c.Nodes
+		nodes = int(c.Nodes)
 	}
 	if c.GPUsPerNode > 0 {
-		gpusPerNode = c.GPUsPerNode
+		gpusPerNode = int(c.GPUsPerNode)
 	}
 	return nodes, gpusPerNode, nil
 }

@@ -18,9 +18,9 @@ import (
 type trainCommand struct {
 	Pairs    string   `arg:"" placeholder:"PAIRS.csv" help:"Measured pairs: job_a, batch_a, job_b, batch_b, norm_a, norm_b, and optionally source, gpu_type, alone_a, gpu_util_a, mem_util_a, memory_mib_a and the same of b. - reads the standard input."`
 	Source   []string `placeholder:"S" help:"Keep the pairs of these sources."`
-	Out      string   `type:"path" placeholder:"FILE" help:"Write the model as JSON."`
-	Report   string   `type:"path" placeholder:"FILE" help:"Write the figures as one HTML page."`
-	Coverage float64  `default:"0.9" help:"Share of rates that the lower bound must hold for, in [0.5, 1)."`
+	Out      string   `placeholder:"FILE" help:"Write the model as JSON."`
+	Report   string   `placeholder:"FILE" help:"Write the figures as one HTML page."`
+	Coverage float64  `default:"0.9" help:"Share of rates that the lower bound must hold for, in (0.5, 1)."`
 	Learner  []string `placeholder:"L" help:"Judge these learners only; the model is always the first: ${learners}."`
 	Seed     uint64   `default:"42" help:"Seed of every random choice."`
 	JSON     bool     `name:"json" help:"Write JSON for programs."`
@@ -78,8 +78,8 @@ func (c *trainCommand) run(ctx context.Context, s *session) error {
 }
 
 func (c *trainCommand) check() error {
-	if !(c.Coverage >= 0.5 && c.Coverage < 1) {
-		return flagError("--coverage", fmt.Sprint(c.Coverage), fmt.Sprintf("coverage %v is outside [0.5, 1)", c.Coverage),
+	if !(c.Coverage > 0.5 && c.Coverage < 1) {
+		return flagError("--coverage", fmt.Sprint(c.Coverage), fmt.Sprintf("coverage %v is outside (0.5, 1)", c.Coverage),
 			"it is the share of rates that a lower bound holds for", "0.9")
 	}
 	names := learnerNames()

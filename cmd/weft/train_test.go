@@ -164,6 +164,7 @@ func TestTrainRefusesWhatItCannotUse(t *testing.T) {
 	}{
 		{[]string{"train", few}, "1 pairs are too few"},
 		{[]string{"train", few, "--coverage", "1"}, "coverage 1 is outside"},
+		{[]string{"train", few, "--coverage", "0.5"}, "coverage 0.5 is outside"},
 		{[]string{"train", few, "--learner", "oracle"}, `unknown learner "oracle"`},
 		{[]string{"train", few, "--source", "s"}, `holds no pair of source "s"`},
 		{[]string{"train", zero}, "norm_a 0: must be positive"},

@@ -69,13 +69,6 @@ func NewOverlay(s *Snapshot, workers int) *Overlay {
 // Grow appends idle GPUs.
 func (o *Overlay) Grow(gpus int) { o.residents = append(o.residents, make([][]Worker, gpus)...) }
 
-// GrowWorkers appends workers without a GPU.
-func (o *Overlay) GrowWorkers(workers int) {
-	for range workers {
-		o.place = append(o.place, NoGPU)
-	}
-}
-
 // GPUs is the number of GPUs.
 func (o *Overlay) GPUs() int { return len(o.residents) }
 

@@ -148,13 +148,9 @@ func (x *machine) snapshot(t *rapid.T) {
 }
 
 func (x *machine) grow(t *rapid.T) {
-	gpus, workers := rapid.IntRange(0, 2).Draw(t, "more GPUs"), rapid.IntRange(0, 2).Draw(t, "more workers")
+	gpus := rapid.IntRange(0, 2).Draw(t, "more GPUs")
 	x.o.Grow(gpus)
-	x.o.GrowWorkers(workers)
 	x.m.gpus += gpus
-	for range workers {
-		x.m.place = append(x.m.place, NoGPU)
-	}
 }
 
 func (x *machine) check(t *rapid.T) {

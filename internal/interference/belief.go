@@ -22,8 +22,8 @@ type Belief struct {
 	safe     *Table
 }
 
-// NewBelief starts from predictions. Both tables number configurations configurations alike; mean predicts slowdowns, safe an upper limit of
-// each that holds with probability coverage in (0.5, 1). A pair that safe does not hold is not shared.
+// NewBelief starts from predictions. Both tables number configurations alike; mean predicts slowdowns, safe an upper
+// limit of each that holds with probability coverage in (0.5, 1). A pair that safe does not hold is not shared.
 func NewBelief(mean, safe *Table, coverage float64) *Belief {
 	b := &Belief{mean: mean.clone(), safe: safe.clone(), z: math.Sqrt2 * math.Erfinv(2*coverage-1), banned: map[[2]int]bool{},
 		pilots: map[[2]int]bool{}}
@@ -38,6 +38,10 @@ func NewBelief(mean, safe *Table, coverage float64) *Belief {
 	return b
 }
 
+// widest is the largest standard deviation that a prediction starts with. A safe rate near 0 is a limit that says
+// little, and read as a quantile it would make the first observation all there is.
+const widest = 0.3
+
 // ignorance is the standard deviation of a slowdown that is expected but has no limit that is safe.
 const ignorance = 1.0
 
@@ -49,7 +53,7 @@ func (b *Belief) prior(mean, safe float64) float64 {
 	case math.IsInf(safe, 1):
 		return ignorance * ignorance
 	}
-	width := min(0.3, max(0, safe-mean)/b.z)
+	width := min(widest, max(0, safe-mean)/b.z)
 	return width * width
 }
 
@@ -103,8 +107,8 @@ func (b *Belief) Observe(i int, others []int, rate, noise float64) float64 {
 	return news
 }
 
-// leastVariance is how well a pair can ever be known: a quarter of a per cent. It keeps the filter open to correction where pairs
-// that were always observed together took each other's share.
+// leastVariance is how well a pair can ever be known: a quarter of a per cent. It keeps the filter open to correction
+// where pairs that were always observed together took each other's share.
 const leastVariance = 0.0025 * 0.0025
 
 // leastRate keeps an observation of a job that stood still from counting as an infinite slowdown.

@@ -1,5 +1,5 @@
-// Package interference says how much jobs that share a GPU slow each other down: measured pair rates, and their
-// composition for more than two residents.
+// Package interference says how much jobs that share a GPU slow each other down: pair rates, their composition for more
+// than two residents, and a belief about them that observations correct.
 package interference
 
 import (
@@ -20,8 +20,8 @@ func (c Config) String() string {
 	return c.Model + ":" + c.Batch
 }
 
-// Table holds measured pair rates. Configurations are numbered in order of first appearance. Two configurations
-// whose pair was never measured may not share a GPU.
+// Table holds pair rates, measured or predicted. Configurations are numbered in order of first appearance. Two
+// configurations whose pair is not in the table may not share a GPU.
 type Table struct {
 	configs []Config
 	index   map[Config]int
@@ -35,8 +35,8 @@ const unmeasured = -1
 func NewTable() *Table { return &Table{index: map[Config]int{}} }
 
 // Add records one measurement: a keeps the share rateA of its standalone rate beside b, and b the share rateB. A rate
-// above 1 counts as 1, one that is not above 0 as "may not share". A pair that is recorded again keeps the worse rates. Beside its own twin a configuration has
-// two measured rates, and the worse counts for both.
+// above 1 counts as 1, one that is not above 0 as "may not share". A pair that is recorded again keeps the worse rates.
+// Beside its own twin a configuration has two measured rates, and the worse counts for both.
 func (t *Table) Add(a, b Config, rateA, rateB float64) {
 	i, l := t.number(a), t.number(b)
 	t.record(i, l, rateA)

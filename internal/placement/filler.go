@@ -50,14 +50,14 @@ func fillGPUs(ctx context.Context, p *Problem, score func(a, b candidate) int) (
 		}
 	}
 	q := &Packing{}
-	for _, j := range jobs {
+	for i, j := range jobs {
 		for group := p.kinds[p.kind[j]].group; f.has(group, j); {
 			if ctx.Err() != nil {
 				return q, ctx.Err()
 			}
 			q.GPUs = append(q.GPUs, f.fill(group))
 			if len(q.GPUs)%checkEvery == 0 {
-				p.progress(len(q.GPUs), len(p.jobs))
+				p.progress(i, len(p.jobs))
 			}
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"weft.dev/weft/internal/profile"
 )
 
-// Packer places jobs one by one on GPUs and takes them off again. After every call each GPU satisfies C1..C5.
+// Packer places jobs one by one on GPUs and takes them off again. Nothing joins a GPU that would not satisfy C1..C5 with
+// it; only Refresh, after the rates changed, can leave residents that would no longer be let together.
 //
 // GPUs with the same set of groups are kept in one tree, ordered by the effective memory in use: the fullest GPU that
 // still takes a worker is found in O(log n) per set, and the number of sets is constant for a constant number of
@@ -111,7 +112,8 @@ func (k *Packer) prefer(a, b, g int32) int {
 		slices.Compare(s.all[a].groups, s.all[b].groups))
 }
 
-// Add places all workers of a job or none. The reason is that of the nearest refusal when they do not fit.
+// Add places all workers of a job or none. Where it places none, the reason is TooLarge, or Gang with how many of its
+// workers found a GPU.
 func (k *Packer) Add(job int) ([]cluster.GPU, plan.Reason) {
 	if k.p.TooLarge(job) {
 		peak, limit := k.p.kinds[k.p.kind[job]].profile.Peak(), k.p.options.GPUMemory
@@ -138,14 +140,11 @@ func (k *Packer) AddAt(job int, gpus []cluster.GPU) bool {
 	mark := k.overlay.Checkpoint()
 	first, _ := k.p.WorkersOf(job)
 	for i, g := range gpus {
-		w := first + cluster.Worker(i)
-		kind := k.p.kindOf(w)
-		if k.p.sets.join(k.set[g], kind.group) == refused || !k.takes(g, kind.profile) ||
-			k.p.sameJob(k.overlay.Residents(g), w) {
+		if !k.Takes(job, g) {
 			k.overlay.Rollback(mark, k.reindex)
 			return false
 		}
-		k.put(w, g)
+		k.put(first+cluster.Worker(i), g)
 	}
 	k.overlay.Commit()
 	return true
@@ -185,75 +184,6 @@ func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
 	}
 	return cluster.NoGPU, false
 }
-
-// Which GPU of a set still takes a worker hardly depends on more than the effective memory in use. So the fullest few are
-// tried, then the emptiest few: where they refuse, so will those between. Else the border is sought by bisection, down to
-// 1/2^bisections of the memory.
-const (
-	tries      = 4
-	bisections = 6
-)
-
-// tightest is the fullest GPU found in a set that takes the worker, verified against C1, C2 and C5.
-func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (cluster.GPU, bool) {
-	tree := k.trees[set]
-	if tree.Len() == 0 {
-		return cluster.NoGPU, false
-	}
-	s := search{k: k, w: w, need: need}
-	from := fill{max(0, float64(k.p.options.GPUMemory)-k.p.kindOf(w).size), lastGPU}
-	tree.DescendLessOrEqual(from, s.begin(tries))
-	if s.ok || s.left > 0 {
-		return s.found.gpu, s.ok
-	}
-	high := s.last.size
-	tree.Ascend(s.begin(tries))
-	if !s.ok {
-		return cluster.NoGPU, false
-	}
-	best := s.found
-	for low, step := best.size, 0; step < bisections && low < high; step++ {
-		middle := (low + high) / 2
-		if tree.DescendLessOrEqual(fill{middle, lastGPU}, s.begin(1)); s.ok && lessFill(best, s.found) {
-			best, low = s.found, middle
-		} else {
-			high = min(middle, s.last.size)
-		}
-	}
-	return best.gpu, true
-}
-
-// search tries GPUs of a tree for a worker.
-type search struct {
-	k    *Packer
-	w    cluster.Worker
-	need profile.Profile
-
-	left  int  // GPUs that may still be tried
-	last  fill // the last one tried
-	found fill // where ok
-	ok    bool
-}
-
-// begin is a visitor that stops at the first GPU that takes the worker, or after some tries. Those that hold a worker of
-// the same job do not count.
-func (s *search) begin(tries int) func(fill) bool {
-	s.left, s.ok = tries, false
-	return func(f fill) bool {
-		if s.k.p.sameJob(s.k.overlay.Residents(f.gpu), s.w) {
-			return true
-		}
-		s.left--
-		s.last = f
-		if s.k.takes(f.gpu, s.need) {
-			s.found, s.ok = f, true
-		}
-		return !s.ok && s.left > 0
-	}
-}
-
-// lastGPU is above every index of a GPU.
-const lastGPU cluster.GPU = 1<<31 - 1
 
 // takes verifies C1 and C2 for one more worker on a GPU.
 func (k *Packer) takes(g cluster.GPU, need profile.Profile) bool {

@@ -31,8 +31,8 @@ type Options struct {
 }
 
 // Problem is a list of jobs with everything that decides whether they may share. Workers are numbered through in order
-// of their jobs' IDs, so that no answer depends on the order of the list. A Problem is immutable but for its memory of which sets may share, so it is for one
-// goroutine.
+// of their jobs' IDs, so that no answer depends on the order of the list. A Problem is immutable but for its memory of
+// which sets may share, so it is for one goroutine.
 type Problem struct {
 	// Progress, when set, is told now and then how many jobs a method has placed.
 	Progress func(done, total int)

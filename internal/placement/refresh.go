@@ -2,8 +2,9 @@ package placement
 
 import "weft.dev/weft/internal/cluster"
 
-// Refresh tells the packer that the problem's interference table, or what Admit depends on, has changed. Who resides where stays, even where it
-// would not be allowed any more; what may join where is asked anew. It costs O(sets x groups).
+// Refresh tells the packer that the problem's interference table, or what Admit depends on, has changed. Who resides
+// where stays, even where it would not be allowed any more; what may join where is asked anew. It costs
+// O(sets x groups).
 func (k *Packer) Refresh() {
 	k.p.sets.forget()
 	clear(k.ranked)

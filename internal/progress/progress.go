@@ -49,8 +49,9 @@ func New(w io.Writer, tty bool, clock func() time.Time, quiet bool) *Line {
 	return l
 }
 
-// Report says that done of total things are done in a stage such as "plan: greedy"; what names the things: "workers". A stage without countable things has neither.
-// A total of 0 means that it is not known. The time left is what the rest takes at the mean speed of the stage so far.
+// Report says that done of total things are done in a stage such as "plan: greedy"; what names the things: "workers". A
+// stage without countable things has neither. A total of 0 means that it is not known. The time left is what the rest
+// takes at the mean speed of the stage so far.
 //
 // It reads the clock, and seldom more; a loop of very short steps should still call it every thousand steps or so.
 func (l *Line) Report(stage string, done, total int, what string) {

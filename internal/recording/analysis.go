@@ -111,7 +111,10 @@ func (a *Analysis) dropWarmUp() {
 		dropped++
 	}
 	a.Iterations = a.Iterations[dropped:]
-	if dropped > 0 {
+	switch {
+	case dropped == 1:
+		a.Notes = append(a.Notes, fmt.Sprintf("the first iteration differs and is not counted (warm-up); it holds up to %s", most))
+	case dropped > 1:
 		a.Notes = append(a.Notes, fmt.Sprintf("the first %d iterations differ and are not counted (warm-up); they hold up to %s", dropped, most))
 	}
 }

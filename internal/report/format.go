@@ -41,21 +41,6 @@ func Duration(d time.Duration) string {
 	return hoursOrDays(d)
 }
 
-// Age writes how long something has lasted, to the minute once it is older than one, rounded down: "12s", "52m",
-// "2h14m", "15d20h". A negative age is 0: clocks differ.
-func Age(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 100*time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
-}
-
 // Elapsed writes how long weft itself took: "9 ms", "1.3 s" from a second on, and as Duration from a minute on.
 func Elapsed(d time.Duration) string {
 	const tenth = time.Second / 10

@@ -79,6 +79,11 @@ func ParseBound(s string) (Bound, error) {
 	return Bound{}, fmt.Errorf("bound %q is neither a date such as 2017-10-01 or 2017-10-01 12:00:00 nor seconds", s)
 }
 
+// Excludes says whether no time lies in [b, to), where both are dates or both seconds.
+func (b Bound) Excludes(to Bound) bool {
+	return b.kind != openBound && b.kind == to.kind && b.at() >= to.at()
+}
+
 // UnmarshalText is ParseBound, for flags.
 func (b *Bound) UnmarshalText(text []byte) error {
 	v, err := ParseBound(string(text))

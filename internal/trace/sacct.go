@@ -67,8 +67,8 @@ type sacctRun struct {
 }
 
 // readSacct reads the output of sacct with -P (and any --delimiter). A job is its last run that started, from its first
-// submission: the work that was asked for, not the failed tries. Components of a heterogeneous job are one gang, which runs as
-// long as the longest. GPUs are counted from AllocTRES (typed and untyped entries are two views of the same GPUs).
+// submission: the work that was asked for, not the failed tries. Components of a heterogeneous job are one gang, which
+// runs as long as the longest. GPUs are counted from AllocTRES (typed and untyped entries are two views of the same GPUs).
 // Run time is Elapsed, and not End - Start: that includes suspension, and naive times jump with summer time.
 // Partitions overlap, so they are no virtual clusters: a job has VC only where Options.VC picks one partition.
 func readSacct(s *Stream, r *bufio.Reader) error {

@@ -76,6 +76,31 @@ func headless(cells, want []string) *Error {
 		Fix:     "write a header row: " + strings.Join(want, ",")}
 }
 
+// misseparated is the fault of a header whose names are separated by something else than the table's separator.
+func misseparated(header []string, comma string) *Error {
+	if len(header) != 1 || looksLike(header) != "" {
+		return nil
+	}
+	for _, s := range []struct{ separator, name, fix string }{
+		{";", "semicolons", "separate cells by commas, and write decimals with a point"},
+		{"\t", "tabs", "separate cells by commas"},
+		{"|", "bars", "for sacct -P add --format sacct; else separate cells by commas"},
+	} {
+		if s.separator != comma && strings.Contains(header[0], s.separator) {
+			return &Error{Code: "separator", Line: 1, Row: clean(header[0]),
+				Message: "cells are separated by " + s.name + ", not by " + separatorName(comma), Fix: s.fix}
+		}
+	}
+	return nil
+}
+
+func separatorName(comma string) string {
+	if comma == "," {
+		return "commas"
+	}
+	return strconv.Quote(comma)
+}
+
 // isPAI recognises a row of pai_task_table: job, task, instances, status, start, end, plan_cpu, plan_mem, plan_gpu, type.
 func isPAI(cells []string) bool {
 	return len(cells) == 10 && slices.Contains([]string{"Terminated", "Running", "Failed", "Waiting"}, cells[3])

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -77,7 +78,7 @@ func openTable(file string, rows rows, hint []string) (*Table, error) {
 
 // check holds the header against what is wanted.
 func (t *Table) check(want Columns) error {
-	if e := headless(t.header, want.Required); e != nil {
+	if e := cmp.Or(misseparated(t.header, t.rows.comma()), headless(t.header, want.Required)); e != nil {
 		t.fault(e)
 		return t.errs
 	}

@@ -126,9 +126,6 @@ func gang(q float64) int {
 	return 1
 }
 
-// Mixes are the names of the mixes that MixNamed knows.
-func Mixes() []string { return []string{"light", "gentle", "whole"} }
-
 // MixNamed is LightMix for "light", GentleMix for "gentle", WholeMix for "whole", and nil for any other name.
 func MixNamed(name string) []interference.Config {
 	switch name {

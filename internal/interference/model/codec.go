@@ -55,8 +55,8 @@ func (m *Model) check() error {
 		return fmt.Errorf("model: its features are not this program's; retrain")
 	case len(m.Ranges) != len(names):
 		return fmt.Errorf("model: %d ranges for %d features", len(m.Ranges), len(names))
-	case !(m.Coverage > 0 && m.Coverage < 1):
-		return fmt.Errorf("model: coverage %v is outside (0, 1)", m.Coverage)
+	case !(m.Coverage > 0.5 && m.Coverage < 1):
+		return fmt.Errorf("model: coverage %v is outside (0.5, 1)", m.Coverage)
 	case !(m.Kappa >= 0):
 		return fmt.Errorf("model: kappa %v is negative", m.Kappa)
 	case len(m.Layout.References) > maxReferences:

@@ -11,15 +11,12 @@ import (
 
 // Options of a study and of a fit.
 type Options struct {
-	Coverage float64 // nominal share of rates at or above their lower bound, in (0, 1)
+	Coverage float64 // nominal share of rates at or above their lower bound, in (0.5, 1)
 	Seed     uint64
 	Learners []string // names of those to judge; none: all
 	// Progress is told after each fit how many are done of how many, one call at a time; nil is told nothing.
 	Progress func(done, total int)
 }
-
-// DefaultCoverage leaves one miss in ten.
-const DefaultCoverage = 0.9
 
 // Split is the figures of one learner on data of one source and GPU model that was held out in one way.
 type Split struct {

@@ -88,7 +88,8 @@ func (m *machine) decimal(op byte) error {
 	return m.integer(n.Int64())
 }
 
-// long reads a little-endian number in two's complement. Longer ones than maxNumber bytes are no amount of memory and no time.
+// long reads a little-endian number in two's complement. Longer ones than maxNumber bytes are no amount of memory and
+// no time.
 func (m *machine) long(op byte) error {
 	n, err := m.in.number(widths[op])
 	if err != nil {

@@ -131,7 +131,7 @@ func (h *histogram) plot(i int, y axis) plot {
 	}
 	if h.beyond > 0 {
 		h.bar(&c, i, x, y, x.most-width, x.most, h.beyond)
-		c.add(`<text class="t e" x="100%%" y="%s" dy="-5">over %.2f</text>`, pct(1-y.at(float64(h.beyond)/float64(len(h.sorted)))), edge)
+		c.add(`<text class="t e" x="100%%" y="%s" dy="-5">over %.2f</text>`, pct(1-y.at(float64(h.highestEnd(x))/float64(len(h.sorted)))), edge)
 	}
 	if h.limit <= edge {
 		at, side := x.at(h.limit), `dx="5"`
@@ -142,6 +142,21 @@ func (h *histogram) plot(i int, y axis) plot {
 			pct(at), side, report.Percent(h.run.Floor))
 	}
 	return plot{Title: h.run.Name, SVG: c.svg("Slowdown of "+h.run.Name, h.sentence(), 150, "")}
+}
+
+// labelled is the share of the axis, from its end, above which the label of the last bar stands: some 60 of 170 pixels
+// where plots are narrowest.
+const labelled = 0.36
+
+// highestEnd is the most jobs in a bar under the label of the last one.
+func (h *histogram) highestEnd(x axis) int {
+	most := h.beyond
+	for n, jobs := range h.counts {
+		if x.at(h.edges[n+1]) > 1-labelled {
+			most = max(most, jobs)
+		}
+	}
+	return most
 }
 
 // bar draws a number of jobs between two slowdowns.
