@@ -9,6 +9,7 @@ import (
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/interference"
 	"weft.dev/weft/internal/plan"
+	"weft.dev/weft/internal/workload"
 )
 
 // copies is n jobs of every configuration, or of those given.
@@ -29,13 +30,7 @@ func copies(table *interference.Table, n int, floor float64, only ...interferenc
 }
 
 // light is the stated light mix: the 13 gentlest P100 configurations.
-var light = []interference.Config{
-	{Model: "A3C"}, {Model: "LM", Batch: "5"}, {Model: "LM", Batch: "10"}, {Model: "LM", Batch: "20"},
-	{Model: "Recommendation", Batch: "512"}, {Model: "Recommendation", Batch: "1024"},
-	{Model: "Recommendation", Batch: "2048"}, {Model: "Recommendation", Batch: "4096"},
-	{Model: "Transformer", Batch: "16"}, {Model: "Transformer", Batch: "32"}, {Model: "Transformer", Batch: "64"},
-	{Model: "ResNet-18", Batch: "16"}, {Model: "ResNet-18", Batch: "32"},
-}
+var light = workload.LightMix()
 
 // mix is a number of equal copies of measured configurations, all with one floor.
 type mix struct {

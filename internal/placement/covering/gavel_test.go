@@ -1,49 +1,13 @@
 package covering
 
 import (
-	"encoding/csv"
 	"math"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"weft.dev/weft/internal/interference"
-	"weft.dev/weft/internal/shared"
+	"weft.dev/weft/internal/workload"
 )
-
-// gavel reads the pairs that the oracle campaign measured on one GPU model.
-func gavel(t testing.TB, gpu string) *interference.Table {
-	t.Helper()
-	file, err := os.Open(shared.Data(t, "interference/pairs.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	column := map[string]int{}
-	for i, name := range rows[0] {
-		column[name] = i
-	}
-	table := interference.NewTable()
-	for _, row := range rows[1:] {
-		cell := func(name string) string { return row[column[name]] }
-		if cell("source") != "gavel_oracle" || cell("gpu_type") != gpu {
-			continue
-		}
-		a, errA := strconv.ParseFloat(cell("norm_a"), 64)
-		b, errB := strconv.ParseFloat(cell("norm_b"), 64)
-		if errA != nil || errB != nil {
-			t.Fatal(row)
-		}
-		table.Add(interference.Config{Model: cell("job_a"), Batch: cell("batch_a")},
-			interference.Config{Model: cell("job_b"), Batch: cell("batch_b")}, a, b)
-	}
-	return table
-}
 
 // slowdowns is the problem of copies of each type that slow each other down: added(i, l) is what l adds to i, and every
 // member of a configuration keeps the floor.
@@ -78,18 +42,9 @@ func slowdowns(types, copies, size int, floor float64, added func(i, l int) floa
 	}
 }
 
-// lightMix are the 13 gentlest configurations, for which published figures exist.
-var lightMix = []interference.Config{
-	{Model: "A3C"}, {Model: "LM", Batch: "5"}, {Model: "LM", Batch: "10"}, {Model: "LM", Batch: "20"},
-	{Model: "Recommendation", Batch: "512"}, {Model: "Recommendation", Batch: "1024"},
-	{Model: "Recommendation", Batch: "2048"}, {Model: "Recommendation", Batch: "4096"},
-	{Model: "Transformer", Batch: "16"}, {Model: "Transformer", Batch: "32"}, {Model: "Transformer", Batch: "64"},
-	{Model: "ResNet-18", Batch: "16"}, {Model: "ResNet-18", Batch: "32"},
-}
-
 func gavelProblem(t testing.TB, gpu string, configs []interference.Config, floor float64, size int) Problem {
 	t.Helper()
-	table := gavel(t, gpu)
+	table := interference.Catalogue(gpu)
 	if configs == nil {
 		for i := range table.Len() {
 			configs = append(configs, table.Config(i))
@@ -159,7 +114,7 @@ func TestLightMix(t *testing.T) {
 	}{
 		{0.85, 3, 0.487, 54, 0.93}, {0.85, 4, 0.492, 53, 0.93}, {0.80, 3, 0.590, 43, 0.89}, {0.80, 4, 0.596, 42, 0.89},
 	} {
-		s, configs, performance := report(t, gavelProblem(t, "p100", lightMix, c.floor, c.size))
+		s, configs, performance := report(t, gavelProblem(t, "p100", workload.LightMix(), c.floor, c.size))
 		if saved := 1 - s.Bound/104; math.Abs(saved-c.saved) > 0.0006 {
 			t.Errorf("%v, up to %d: the bound saves %v, published %v", c.floor, c.size, saved, c.saved)
 		}

@@ -1,47 +1,10 @@
 package matching
 
 import (
-	"encoding/csv"
-	"os"
-	"strconv"
 	"testing"
 
 	"weft.dev/weft/internal/interference"
-	"weft.dev/weft/internal/shared"
 )
-
-// gavel reads the pairs that the oracle campaign measured on one GPU model.
-func gavel(t testing.TB, gpu string) *interference.Table {
-	t.Helper()
-	file, err := os.Open(shared.Data(t, "interference/pairs.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	column := map[string]int{}
-	for i, name := range rows[0] {
-		column[name] = i
-	}
-	table := interference.NewTable()
-	for _, row := range rows[1:] {
-		cell := func(name string) string { return row[column[name]] }
-		if cell("source") != "gavel_oracle" || cell("gpu_type") != gpu {
-			continue
-		}
-		a, errA := strconv.ParseFloat(cell("norm_a"), 64)
-		b, errB := strconv.ParseFloat(cell("norm_b"), 64)
-		if errA != nil || errB != nil {
-			t.Fatal(row)
-		}
-		table.Add(interference.Config{Model: cell("job_a"), Batch: cell("batch_a")},
-			interference.Config{Model: cell("job_b"), Batch: cell("batch_b")}, a, b)
-	}
-	return table
-}
 
 // The published optimum for two residents: equal copies of every measured configuration, both of a pair at or above
 // the floor.
@@ -54,7 +17,7 @@ func TestGavelPairOptimum(t *testing.T) {
 	}{
 		{"p100", 0.80, 4, 104, 64}, {"p100", 0.85, 8, 208, 152}, {"v100", 0.80, 4, 104, 88},
 	} {
-		table := gavel(t, c.gpu)
+		table := interference.Catalogue(c.gpu)
 		kinds := table.Len()
 		n := kinds * c.copies
 		if n != c.jobs {
