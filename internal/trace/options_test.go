@@ -217,3 +217,16 @@ func TestOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestUnknownVC: a virtual cluster that no row is of is a fault that names some there are.
+func TestUnknownVC(t *testing.T) {
+	const text = "id,model,vc\na,m,left\nb,m,right\n"
+	_, err := Read(t.Context(), "csv", "jobs.csv", strings.NewReader(text), Options{VC: "middle"})
+	var faults Errors
+	if !errors.As(err, &faults) || faults[0].Code != "unknown_vc" || faults[0].Fix != "one of left, right" {
+		t.Errorf("got %v", err)
+	}
+	if got, err := Read(t.Context(), "csv", "jobs.csv", strings.NewReader(text), Options{VC: "left"}); err != nil || len(got.Jobs) != 1 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

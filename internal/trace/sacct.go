@@ -181,8 +181,7 @@ func (c *sacctReader) row() {
 	switch {
 	case id.step:
 		c.exclude(reasonStep)
-	case c.o.VC != "" && t.Text("Partition") != c.o.VC:
-		c.exclude(reasonOtherVC)
+	case c.ofOtherVC(t.Text("Partition")):
 	case id.tasks > 0:
 		c.pendingTasks(id)
 	default:

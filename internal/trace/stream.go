@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"weft.dev/weft/internal/cluster"
@@ -46,6 +47,9 @@ type Stream struct {
 	kept    int
 	merged  int // rows that joined another row's job
 	extra   int // jobs in a row beyond its first
+
+	found  bool     // a row was of the virtual cluster asked for
+	others []string // the first virtual clusters that rows were of instead
 }
 
 // NewStream opens an input in one of Formats; a gzip-compressed one is inflated on the way. It reads no more than the
@@ -101,8 +105,7 @@ func (s *Stream) keep(j cluster.Job) {
 	switch {
 	case s.stopped:
 		return
-	case s.o.VC != "" && j.VC != s.o.VC:
-		s.exclude(reasonOtherVC)
+	case s.ofOtherVC(j.VC):
 		return
 	case s.outside(j.Submit):
 		s.exclude(reasonOutside)
@@ -117,6 +120,34 @@ func (s *Stream) keep(j cluster.Job) {
 	}
 	s.kept++
 	s.stopped = !s.yield(j, nil)
+}
+
+// ofOtherVC says whether a row of a virtual cluster is not asked for, and counts it.
+func (s *Stream) ofOtherVC(vc string) bool {
+	if s.o.VC == "" {
+		return false
+	}
+	if vc == s.o.VC {
+		s.found = true
+		return false
+	}
+	if len(s.others) < namedVCs && !slices.Contains(s.others, vc) {
+		s.others = append(s.others, strings.Clone(vc))
+	}
+	s.exclude(reasonOtherVC)
+	return true
+}
+
+// namedVCs is how many virtual clusters an error about a wrong one names.
+const namedVCs = 12
+
+// missingVC is the error of a virtual cluster that no row was of, or nil.
+func (s *Stream) missingVC() error {
+	if s.o.VC == "" || s.found || len(s.others) == 0 {
+		return nil
+	}
+	return Errors{{Code: "unknown_vc", File: s.file, Column: "--vc", Value: clean(s.o.VC),
+		Message: fmt.Sprintf("no row is of virtual cluster %q", clean(s.o.VC)), Fix: "one of " + clean(strings.Join(s.others, ", "))}}
 }
 
 func (s *Stream) outside(at unit.Time) bool {

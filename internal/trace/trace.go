@@ -53,6 +53,9 @@ func Read(ctx context.Context, format, file string, r io.Reader, o Options) (*Tr
 	if failure != nil && (ctx.Err() == nil || !errors.Is(failure, ctx.Err())) {
 		return nil, failure
 	}
+	if err := s.missingVC(); err != nil && failure == nil {
+		return nil, err
+	}
 	t := &Trace{Jobs: slices.Concat(jobs...)}
 	t.settle(s)
 	return t, failure
