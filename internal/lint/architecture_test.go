@@ -15,6 +15,7 @@ type row struct {
 // review.
 var architecture = []row{
 	{pkg: "internal/unit", pure: true},
+	{pkg: "internal/ledger", pure: true, may: upTo("unit")}, // who may use which memory of one GPU
 	{pkg: "internal/cluster", pure: true, may: upTo("unit")},
 	{pkg: "internal/profile", pure: true, may: upTo("unit")},
 	{pkg: "internal/catalogue", pure: true, may: upTo("unit", "profile")},
