@@ -24,6 +24,7 @@ var architecture = []row{
 	{pkg: "internal/placement", pure: true, may: upTo("unit", "cluster", "profile", "interference", "plan"),
 		libs: []string{"github.com/google/btree", "gonum.org/v1/gonum"}},
 	{pkg: "internal/policy", pure: true, may: decisions, libs: []string{"github.com/google/btree"}},
+	{pkg: "internal/arbiter", pure: true, may: upTo("unit")},
 	{pkg: "internal/trace", pure: true, may: upTo("unit", "cluster")},
 	{pkg: "internal/recording", pure: true, may: upTo("unit", "profile", "trace"), libs: []string{"sigs.k8s.io/yaml"}},
 	{pkg: "internal/recording/drawing", pure: true, may: upTo("unit", "recording"), libs: []string{"gonum.org/v1/plot"}},

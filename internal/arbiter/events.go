@@ -1,0 +1,60 @@
+package arbiter
+
+import (
+	"time"
+
+	"weft.dev/weft/internal/unit"
+)
+
+// Request says that a session wants to launch and its gate is closed.
+func (a *Arbiter) Request(now unit.Time, id SessionID) []Decision {
+	a.begin(now)
+	s := a.sessions[id]
+	if s == nil || s.epoch > 0 {
+		return a.decide()
+	}
+	s.wants = true
+	if j := s.job; j.state == resting {
+		a.resume(j)
+		a.enqueue(j)
+	}
+	return a.decide()
+}
+
+// Released says that a session closed its gate under an epoch and that nothing of it is outstanding; how much GPU time
+// it used since it was granted; and how far beyond the deadline or drop its kernels ran. A release under another epoch
+// than the session's own is of the past and changes nothing.
+func (a *Arbiter) Released(now unit.Time, id SessionID, epoch uint64, used, overrun time.Duration) []Decision {
+	a.begin(now)
+	s := a.sessions[id]
+	if s == nil || epoch == 0 || s.epoch != epoch {
+		return a.decide()
+	}
+	s.epoch = 0
+	j := s.job
+	j.usage.Used += min(max(0, used), a.now.Sub(j.start))
+	if overrun > 0 {
+		j.late = max(j.late, min(overrun, a.o.MaxDrain))
+	}
+	if !j.open() {
+		a.release(j)
+	}
+	return a.decide()
+}
+
+// Idle says that a session holds a token and has had nothing outstanding for the idle grace of its gate.
+func (a *Arbiter) Idle(now unit.Time, id SessionID) []Decision {
+	a.begin(now)
+	if s := a.sessions[id]; s != nil && s.epoch > 0 {
+		s.idle = true
+	}
+	return a.decide()
+}
+
+// Usage is what a job had until now; zero for one that has left.
+func (a *Arbiter) Usage(id JobID) Usage {
+	if j := a.jobs[id]; j != nil {
+		return j.usage
+	}
+	return Usage{}
+}
