@@ -46,6 +46,10 @@ func (p *Predictor) Predict(q Query) Prediction {
 		}
 		out.Low, out.High = min(p.m.Prior.Least, out.Mean), max(p.m.Prior.Most, out.Mean)
 	}
+	if q.Doubted { // bounds are steps of their own: where a weaker one stands higher, doubt must not gain by it
+		q.Doubted = false
+		out.Low = min(out.Low, p.Predict(q).Low)
+	}
 	return out
 }
 
