@@ -39,8 +39,8 @@ demo: build ## plan and simulate a generated cluster, and print the comparison
 # The race detector slows computing down some tenfold, so it runs the short tests only. The whole suite comes last.
 .PHONY: test
 test: deps lint vet ## install what the tests need and run all of them
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PKG)
-	$(GO) test -timeout 20m $(PKG)
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $(PKG)
+	$(GO) test -count=1 -timeout 20m $(PKG)
 	@scripts/recorded.sh
 
 .PHONY: test-fast
