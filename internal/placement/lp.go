@@ -8,8 +8,8 @@ import (
 	"weft.dev/weft/internal/placement/covering"
 )
 
-// LP rounds the configuration linear program: within T GPUs of the optimum for T types of workers, where gangs and
-// memory grids do not interfere. More than maxTypes groups give a *LimitError. Jobs that differ in memory only are
+// LP rounds the configuration linear program: within T GPUs of the optimum for T types of workers, where there are
+// no gangs and no kinds are joined. More than maxTypes groups give a *LimitError. Jobs that differ in memory only are
 // joined and counted at what suffices for each. Workers of one gang that meet on a GPU are placed anew, and then, as after
 // joining, the least filled GPUs are tried to be emptied.
 func LP(ctx context.Context, p *Problem) (*Packing, error) {

@@ -119,7 +119,7 @@ func TestGangs(t *testing.T) {
 	}
 }
 
-// TestManyKinds: every worker has memory of its own, so that the program must join kinds on a grid. What it finds holds
+// TestManyKinds: every worker has memory of its own, so that the program must join kinds. What it finds holds
 // the rules, its bound holds for every method, and both are worth something.
 func TestManyKinds(t *testing.T) {
 	for _, memory := range memories[1:] {

@@ -46,6 +46,8 @@ type Adjusting struct {
 	pilots  pilots
 	tokens  float64   // moves that may be spent on draining
 	account []account // of each job
+	over    bool      // the instant of now is over: what comes next, until Adjust, is of a later one
+	ended   []int     // jobs that were released since, whose time is still to be counted
 	stats   Adjustment
 }
 
@@ -57,8 +59,7 @@ type Adjustment struct {
 	Drained      int         // jobs moved to close gaps
 
 	JobTime      time.Duration // that jobs ran
-	Below        time.Duration // of it below the floor
-	BelowSettled time.Duration // of that, later than a window after the residents last changed
+	BelowSettled time.Duration // of it below the floor, later than a window after the residents last changed
 }
 
 // Figures of the correction. Each keeps a move worth its cost.
@@ -87,7 +88,11 @@ func NewAdjusting(p *placement.Problem, c cluster.Cluster, o AdjustingOptions) *
 // Adjust implements Adjuster.
 func (a *Adjusting) Adjust(now unit.Time, moved func(job int, slots []Slot, pause time.Duration)) unit.Time {
 	a.tokens = min(maxTokens, a.tokens+now.Sub(a.now).Hours()*drainTokens*float64(a.packer.InUse()))
-	a.now = now
+	a.now, a.over = now, false
+	for _, job := range a.ended {
+		a.settle(job)
+	}
+	a.ended = a.ended[:0]
 	news := max(a.liftBans(), a.pilots.review(a))
 	due := a.watches.due(now)
 	for _, g := range due {
@@ -151,15 +156,33 @@ func (a *Adjusting) others(job int, residents []cluster.Worker) []int {
 func (a *Adjusting) Place(job int) ([]Slot, bool) {
 	slots, ok := a.Draining.Place(job)
 	if ok {
-		a.account[job].begin(a.now, 1)
-		a.pilots.count(a.config[job], 1)
+		a.enter(job)
 	}
 	return slots, ok
 }
 
+// Retake implements Retaker.
+func (a *Adjusting) Retake(job int, slots []Slot) bool {
+	if !a.Draining.Retake(job, slots) {
+		return false
+	}
+	a.enter(job)
+	return true
+}
+
+// enter begins to count a job that got GPUs.
+func (a *Adjusting) enter(job int) {
+	a.account[job].begin(a.now, 1)
+	a.pilots.count(a.config[job], 1)
+}
+
 // Release implements Placer.
 func (a *Adjusting) Release(job int, slots []Slot) {
-	a.settle(job)
+	if a.over {
+		a.ended = append(a.ended, job)
+	} else {
+		a.settle(job)
+	}
 	a.pilots.count(a.config[job], -1)
 	a.Draining.Release(job, slots)
 }
@@ -171,6 +194,7 @@ func (a *Adjusting) Rates(yield func(job int, rate float64)) {
 		a.account[job].begin(a.now, rate)
 		yield(job, rate)
 	})
+	a.over = true // Rates is asked last
 }
 
 func (a *Adjusting) settle(job int) {
@@ -193,7 +217,6 @@ func (c *account) end(now unit.Time, floor float64, window time.Duration, s *Adj
 	ran := now.Sub(c.since)
 	s.JobTime += ran
 	if c.rate < floor-accountTolerance {
-		s.Below += ran
 		s.BelowSettled += max(0, ran-window)
 	}
 	c.since = now

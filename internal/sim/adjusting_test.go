@@ -87,3 +87,26 @@ func TestAdjustingIsDeterministic(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAdjustingUnderPreemption: a preemptive order takes jobs off and puts them back within an instant. All end, and the
+// placer's own count of their time is that of the replay.
+func TestAdjustingUnderPreemption(t *testing.T) {
+	truth := interference.Catalogue("p100")
+	jobs := workload.Generate(workload.Options{Jobs: 600, Span: 12 * time.Hour, Mix: workload.LightMix(), Floor: 0.8, Seed: 3})
+	pool := cluster.Uniform(2, 8)
+	mean, safe := guessed(truth, 0.1, 1)
+	b := interference.NewBelief(mean, safe, 0.9)
+	a := policy.NewAdjusting(placement.NewProblem(jobs, b.Safe(), nil, placement.Options{MaxResidents: 4}), pool, policy.AdjustingOptions{
+		Belief: b, Truth: truth, Noise: 0.05, Random: rand.New(rand.NewPCG(1, 1)), Window: time.Minute, Pause: pause, Drain: true})
+	r := mustRun(t, sim.Config{Cluster: pool, Jobs: jobs, Order: policy.SRTF(), Placer: a, RestartCost: pause})
+	held := time.Duration(0)
+	for _, o := range r.Outcomes {
+		held += o.Run
+	}
+	if r.Jobs != len(jobs) || r.Preemptions == 0 {
+		t.Fatalf("%d of %d jobs ended, %d preemptions", r.Jobs, len(jobs), r.Preemptions)
+	}
+	if counted := a.Stats().JobTime; math.Abs(counted.Hours()-held.Hours()) > 1e-6*held.Hours() {
+		t.Errorf("the placer counts %v of job time, the replay %v", counted, held)
+	}
+}
