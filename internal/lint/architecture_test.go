@@ -35,6 +35,7 @@ var architecture = []row{
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
+	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
 	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "golang.org/x/term"}},
 }
 
