@@ -18,22 +18,22 @@ static inline int weft_try_absent(void) { return 0; }
 
 /* Calls the function called name, or the absent one; *known keeps the answer. Threads that race find the same one. */
 static inline int weft_try(weft_try_function *known, const char *name) {
-    weft_try_function function = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (!function) {
-        void *symbol = dlsym(RTLD_DEFAULT, name);
-        __builtin_memcpy(&function, &symbol, sizeof function);
-        if (!symbol)
-            function = weft_try_absent;
-        __atomic_store_n(known, function, __ATOMIC_RELAXED);
-    }
-    return function();
+	weft_try_function function = __atomic_load_n(known, __ATOMIC_RELAXED);
+	if (!function) {
+		void *symbol = dlsym(RTLD_DEFAULT, name);
+		__builtin_memcpy(&function, &symbol, sizeof function);
+		if (!symbol)
+			function = weft_try_absent;
+		__atomic_store_n(known, function, __ATOMIC_RELAXED);
+	}
+	return function();
 }
 
-#define WEFT_TRY_(name)                                                                                                \
-    static inline int weft_try_##name(void) {                                                                          \
-        static weft_try_function known;                                                                                \
-        return weft_try(&known, "weft_" #name);                                                                        \
-    }
+#define WEFT_TRY_(name) \
+	static inline int weft_try_##name(void) { \
+		static weft_try_function known; \
+		return weft_try(&known, "weft_" #name); \
+	}
 
 WEFT_TRY_(iteration)
 WEFT_TRY_(yield)
