@@ -160,7 +160,8 @@ func (a *Arbiter) check(s Session) error {
 	return nil
 }
 
-// Leave removes a session, whatever it holds.
+// Leave removes a session, whatever it holds. Its job stays, with the virtual time and the gaps that it had, also without
+// sessions: nobody gains by leaving and joining again.
 func (a *Arbiter) Leave(now unit.Time, id SessionID) []Decision {
 	a.begin(now)
 	s := a.sessions[id]
@@ -174,15 +175,39 @@ func (a *Arbiter) Leave(now unit.Time, id SessionID) []Decision {
 	if s.epoch > 0 && !j.open() {
 		a.release(j)
 	}
-	if len(j.sessions) == 0 {
-		a.unqueue(j)
-		delete(a.jobs, j.id)
-		a.count[j.class]--
-	} else if j.state == waiting && !j.wanting() {
+	if j.state == waiting && !j.wanting() {
 		a.unqueue(j)
 		j.state = resting
 	}
 	return a.decide()
+}
+
+// Forget ends a job: its sessions leave, and what was known of it goes.
+func (a *Arbiter) Forget(now unit.Time, id JobID) []Decision {
+	a.begin(now)
+	j := a.jobs[id]
+	if j == nil {
+		return a.decide()
+	}
+	for _, s := range j.sessions {
+		delete(a.sessions, s.id)
+	}
+	j.sessions = nil
+	a.regroup(j)
+	if j.holds() {
+		a.release(j)
+	}
+	a.unqueue(j)
+	delete(a.jobs, id)
+	a.count[j.class]--
+	return a.decide()
+}
+
+// SetHandover tells what a hand-over was measured to cost, from now on.
+func (a *Arbiter) SetHandover(handover time.Duration) {
+	if handover > 0 {
+		a.o.Handover = handover
+	}
 }
 
 // begin brings the arbiter to a time.

@@ -51,7 +51,7 @@ func (a *Arbiter) Idle(now unit.Time, id SessionID) []Decision {
 	return a.decide()
 }
 
-// Usage is what a job had until now; zero for one that has left.
+// Usage is what a job had until now; zero for one that is unknown or forgotten.
 func (a *Arbiter) Usage(id JobID) Usage {
 	if j := a.jobs[id]; j != nil {
 		return j.usage

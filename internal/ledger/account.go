@@ -78,6 +78,7 @@ func (a *account) wait(now unit.Time, change int) {
 // Free is the limit less what is in use; to get it may take a wait for the pool, never another's death.
 type View struct {
 	Total, Free, Used unit.Bytes
+	Held              unit.Bytes           // chunks from the pool, used or not
 	Families          [families]unit.Bytes // Used by family; Host is beside it
 }
 
@@ -87,7 +88,7 @@ func (l *Ledger) View(id AccountID) (View, bool) {
 	if a == nil {
 		return View{}, false
 	}
-	return View{Total: a.limit(), Free: a.limit() - a.used, Used: a.used, Families: a.family}, true
+	return View{Total: a.limit(), Free: a.limit() - a.used, Used: a.used, Held: a.held, Families: a.family}, true
 }
 
 // Stall is how long an account has waited for the pool up to now, with a wait that still lasts: interference, to be charged
@@ -129,6 +130,9 @@ func (l *Ledger) Stuck() []AccountID {
 	}
 	return stuck
 }
+
+// Waiting is how many requests wait, accounts to be opened among them.
+func (l *Ledger) Waiting() int { return len(l.queue) }
 
 // Pool is the shared memory of the GPU: all that is not reserved, and how much of it nobody holds.
 func (l *Ledger) Pool() (size, free unit.Bytes) {

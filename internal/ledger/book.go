@@ -66,6 +66,38 @@ func (l *Ledger) Alloc(now unit.Time, id AccountID, h Handle, bytes unit.Bytes, 
 	return Answer{Granted, a.used, a.limit()}
 }
 
+// Hold charges memory that exists already: it was allocated without a question, or before these books. It asks nobody and
+// waits for nothing: what the account lacks it takes from the pool, also where that is not safe (see Stuck). As much is
+// charged as the account's limit and the pool have room for; the answer's Need is what is not, and then it is Short.
+func (l *Ledger) Hold(now unit.Time, id AccountID, h Handle, bytes unit.Bytes, f Family) Answer {
+	l.advance(now)
+	a := l.open(id)
+	switch {
+	case a == nil:
+		return Answer{Outcome: Unknown}
+	case bytes <= 0 || f >= families || f == Host:
+		return Answer{Outcome: Invalid}
+	case a.handles[h] != nil:
+		return Answer{Outcome: Duplicate}
+	}
+	lacks := (waiting{account: a, bytes: min(bytes, a.limit()-a.used)}).short()
+	take := max(0, min(lacks, l.free, a.terms.Peak-a.held))
+	if take > 0 && !a.inside() {
+		a.began = l.now
+	}
+	l.give(a, -take)
+	charged := min(bytes, a.terms.Reserved+a.held-a.used)
+	if charged > 0 {
+		c := &charge{owner: a, bytes: charged, family: f, handles: 1}
+		a.handles[h] = c
+		l.enter(c, charged)
+	}
+	if charged < bytes {
+		return Answer{Short, bytes - charged, a.limit()}
+	}
+	return Answer{Granted, 0, a.limit()}
+}
+
 // enter books bytes of a charge, or takes them off the books: on its family and, but for the host's, on its account.
 func (l *Ledger) enter(c *charge, bytes unit.Bytes) {
 	a := c.owner

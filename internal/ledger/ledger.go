@@ -140,6 +140,29 @@ func (l *Ledger) Yield(now unit.Time, id AccountID) Answer {
 	return Answer{Granted, 0, a.terms.Reserved}
 }
 
+// Cooperate says that an account which was counted at its peak does call Yield, from the boundary that it is at now: of its
+// limit only so much is reserved from here on, and the rest is a peak out of the pool. C1 and C1' stay, as no more is
+// promised than before, and so does the safe order, as the pool only gains. What is in use beyond the reserved part counts
+// as kept.
+func (l *Ledger) Cooperate(now unit.Time, id AccountID, reserved unit.Bytes) Answer {
+	l.advance(now)
+	a := l.open(id)
+	switch {
+	case a == nil:
+		return Answer{Outcome: Unknown}
+	case a.terms.Cooperates || reserved < 0 || reserved > a.terms.Reserved:
+		return Answer{Outcome: Invalid}
+	}
+	peak := a.terms.Reserved - reserved
+	l.committed -= peak
+	a.terms.Reserved, a.terms.Peak, a.terms.Cooperates = reserved, peak, true
+	a.held = a.ephemeral()
+	a.kept, a.began = a.held, l.now
+	l.free += peak - a.held
+	l.settle()
+	return Answer{Granted, a.held, reserved}
+}
+
 // Close ends an account: its charges, its chunks, its reserved part and its requests, which get no decision. Handles by
 // which others imported its memory are worth nothing from then on. O(all handles).
 func (l *Ledger) Close(now unit.Time, id AccountID) Answer {
