@@ -41,6 +41,7 @@ type commands struct {
 	Train     trainCommand     `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`
 	Predict   predictCommand   `cmd:"" help:"What would two jobs lose beside each other? Or: how right is a model?"`
 	Catalogue catalogueCommand `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
+	Bench     benchCommand     `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
 
 	Version kong.VersionFlag `help:"Say which version this is."`
 

@@ -32,11 +32,15 @@ var architecture = []row{
 	{pkg: "internal/sim", pure: true, may: append(upTo("trace"), core...),
 		libs: []string{"github.com/google/btree"}},
 	{pkg: "internal/report", pure: true, may: append(upTo("trace", "sim"), core...)},
+	{pkg: "internal/wire"}, // the protocol between the shim and the agent
+	{pkg: "internal/device", may: upTo("unit"), libs: []string{"github.com/NVIDIA/go-nvml"}},
+	{pkg: "internal/agent", may: upTo("unit", "arbiter", "ledger", "wire", "device"), libs: []string{"golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
+	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}}, // what weft costs on a GPU, with real processes
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
-	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "golang.org/x/term"}},
+	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/sys"}},
 }
 
 // decisions are the packages that a decision is made of, and core those and the rules that use them.
