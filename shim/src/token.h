@@ -22,15 +22,22 @@ const struct weft_welcome *weft_session_begin(void);
 /* The terms of the running session, or NULL. */
 const struct weft_welcome *weft_session_terms(void);
 
-/* A context exists on a GPU from now on, or no longer. Starts the session's thread at the first one. */
+/* A context exists on a GPU from now on, or no longer. Starts the session's thread at the first one, and closes the gate:
+ * before it, launches pass (and fail in the driver). Both change the set of GPUs that the agent is told. */
 void weft_context_made(unsigned gpu);
 void weft_context_gone(unsigned gpu);
 
+/* A context is about to be destroyed or reset (the last release of a primary one, too): from the return on, the session
+ * makes no use of it and of its streams. Called before the driver's own function, beside weft_context_gone after it. */
+void weft_context_quit(CUcontext context);
+
 /* Around a driver call that puts work on a GPU. weft_launch_begin returns when the gate is open and this thread is counted
- * as in flight; weft_launch_end follows the driver call whatever that returned. kind and key tell what was launched for
- * the estimate of its GPU time: a function, a graph, a size in bytes. Launches into a capturing stream must not come here. */
+ * as in flight; weft_launch_end follows the driver call whatever that returned. kind and key tell what is launched for
+ * the estimate of its GPU time: a function, a graph, a size in bytes. Both calls are given the same. Pairs may nest in a
+ * thread (a driver function that calls another hooked one). Launches into a capturing stream must not come here. A stream
+ * of a _ptsz form is CU_STREAM_PER_THREAD where the application gave 0. */
 enum weft_work { WEFT_WORK_KERNEL, WEFT_WORK_GRAPH, WEFT_WORK_COPY };
-void weft_launch_begin(void);
+void weft_launch_begin(CUstream stream, enum weft_work kind, const void *key);
 void weft_launch_end(CUstream stream, enum weft_work kind, const void *key, bool launched);
 
 /* A synchronisation returned: nothing of the stream (all: of the context, or of the device) is outstanding. */
@@ -70,7 +77,9 @@ struct weft_driver {
 	CUresult (*context_get)(CUcontext *);
 	CUresult (*context_push)(CUcontext);
 	CUresult (*context_pop)(CUcontext *);
+	CUresult (*stream_context)(CUstream, CUcontext *); /* cuStreamGetCtx, since 9.2 */
 	CUresult (*stream_is_capturing)(CUstream, CUstreamCaptureStatus *);
+	CUresult (*capture_mode)(CUstreamCaptureMode *); /* cuThreadExchangeStreamCaptureMode, since 10.1 */
 };
 extern struct weft_driver weft_driver;
 
