@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"testing"
+
+	"weft.dev/weft/internal/bench"
+)
+
+// most is how long the next grant may take after a holder is lost, in ms.
+const most = 100
+
+func TestHolderKilled(t *testing.T) {
+	timed(t)
+	b := bed(t, 1)
+	ms, err := bench.HolderKill(soon(t), b, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the waiter launched %.1f ms after the kill, at worst of 5", ms)
+	if ms > most {
+		t.Errorf("the waiter launched %.1f ms after the kill, above %d", ms, most)
+	}
+	held(t, b)
+}
+
+func TestHolderStopped(t *testing.T) {
+	timed(t)
+	for _, c := range []struct{ holder, waiter string }{
+		{"burstable", "burstable"}, {"besteffort", "guaranteed"}, {"guaranteed", "besteffort"},
+	} {
+		b := bed(t, 1)
+		ms, err := bench.HolderStop(soon(t), b, c.holder, c.waiter, 3)
+		if err != nil {
+			t.Fatalf("%s beside a stopped %s: %v", c.waiter, c.holder, err)
+		}
+		t.Logf("a %s waiter launched %.1f ms after a %s holder stopped, at worst of 3", c.waiter, ms, c.holder)
+		if ms > most {
+			t.Errorf("a %s waiter launched %.1f ms after a %s holder stopped, above %d", c.waiter, ms, c.holder, most)
+		}
+	}
+}
