@@ -1,4 +1,4 @@
-# weft: `make help` lists the targets. build and demo need Go alone; test also needs the system packages that
+# weft: `make help` lists the targets. build and demo need Go and a C compiler; test also needs the system packages that
 # scripts/deps.sh names, and test, lint, verify and bench the tools that tools/go.mod pins.
 
 SHELL         := bash
@@ -13,6 +13,7 @@ BENCH     = .
 COUNT     = 6
 NAME      = latest
 FUZZTIME  = 10s
+SOAK      = 30m
 
 # The commit is stamped into the binary where git can tell it, and never a reason to fail where it cannot.
 VCS = $(if $(shell git rev-parse --verify -q HEAD 2>/dev/null),auto,false)
@@ -29,8 +30,12 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | awk -F ':.* ## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 .PHONY: build
-build: ## build bin/weft
+build: shim ## build bin/weft, and into bin/lib what runs inside of jobs
 	$(GO) build -trimpath -buildvcs=$(VCS) -o bin/weft ./cmd/weft
+
+.PHONY: shim
+shim: ## build bin/lib: libweft.so, the emulated driver, the programs on the driver API
+	@$(MAKE) -s -C shim all
 
 .PHONY: demo
 demo: build ## plan and simulate a generated cluster, and print the comparison
@@ -38,7 +43,8 @@ demo: build ## plan and simulate a generated cluster, and print the comparison
 
 # The race detector slows computing down some tenfold, so it runs the short tests only. The whole suite comes last.
 .PHONY: test
-test: deps lint vet ## install what the tests need and run all of them
+test: deps lint vet build ## install what the tests need and run all of them
+	$(MAKE) -s -C shim test
 	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $(PKG)
 	$(GO) test -count=1 -timeout 20m $(PKG)
 	@scripts/recorded.sh
@@ -46,6 +52,10 @@ test: deps lint vet ## install what the tests need and run all of them
 .PHONY: test-fast
 test-fast: ## the edit loop: the short tests only, under two minutes
 	$(GO) test -short -timeout 5m $(PKG)
+
+.PHONY: soak
+soak: ## start, stop, kill and stall jobs on four emulated GPUs at random for SOAK, and look for leaks
+	WEFT_SOAK=$(SOAK) $(GO) test -count=1 -v -run '^TestSoak$$' -timeout 0 ./test/agent
 
 .PHONY: vet
 vet: ## go vet
