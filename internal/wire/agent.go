@@ -101,7 +101,7 @@ type Wanted struct {
 // Ping asks for Pong.
 type Ping struct{ plain }
 
-func (*Welcome) Type() Type { return TypeWelcome }
+func (*Welcome) kind() Type { return TypeWelcome }
 func (*Welcome) size() int  { return 24 + 32*GPUs }
 func (m *Welcome) put(b []byte) {
 	order.PutUint64(b[0:], m.Session)
@@ -109,8 +109,8 @@ func (m *Welcome) put(b []byte) {
 	order.PutUint32(b[12:], m.Class)
 	order.PutUint32(b[16:], m.Grace)
 	order.PutUint32(b[20:], m.Held)
-	for i, g := range m.GPUs {
-		p := b[24+32*i:]
+	for i := range m.GPUs {
+		g, p := &m.GPUs[i], b[24+32*i:]
 		copy(p, g.UUID[:])
 		order.PutUint64(p[16:], g.Limit)
 		order.PutUint64(p[24:], g.Reserved)
@@ -134,7 +134,7 @@ func (m *Welcome) get(b []byte) error {
 	return zero(b[24+32*int(m.Count):])
 }
 
-func (*Refused) Type() Type { return TypeRefused }
+func (*Refused) kind() Type { return TypeRefused }
 func (*Refused) size() int  { return 8 }
 func (m *Refused) put(b []byte) {
 	order.PutUint32(b[0:], uint32(m.Reason))
@@ -155,16 +155,16 @@ func (m *Terms) put(b []byte) {
 
 func (m *Terms) get(b []byte) error {
 	*m = Terms{order.Uint64(b[0:]), order.Uint64(b[8:]), order.Uint64(b[16:])}
-	return nil
+	return zero(b[24:])
 }
 
-func (*Grant) Type() Type { return TypeGrant }
+func (*Grant) kind() Type { return TypeGrant }
 
-func (*Narrow) Type() Type { return TypeNarrow }
+func (*Narrow) kind() Type { return TypeNarrow }
 
-func (*Yield) Type() Type { return TypeYield }
+func (*Yield) kind() Type { return TypeYield }
 
-func (*Drop) Type() Type { return TypeDrop }
+func (*Drop) kind() Type { return TypeDrop }
 func (*Drop) size() int  { return 16 }
 func (m *Drop) put(b []byte) {
 	order.PutUint64(b[0:], m.Epoch)
@@ -176,7 +176,7 @@ func (m *Drop) get(b []byte) error {
 	return zero(b[12:])
 }
 
-func (*Memory) Type() Type { return TypeMemory }
+func (*Memory) kind() Type { return TypeMemory }
 func (*Memory) size() int  { return 40 }
 func (m *Memory) put(b []byte) {
 	order.PutUint64(b[0:], m.Handle)
@@ -193,7 +193,7 @@ func (m *Memory) get(b []byte) error {
 	return nil
 }
 
-func (*List) Type() Type  { return TypeList }
+func (*List) kind() Type  { return TypeList }
 func (m *List) size() int { return 16 + 16*len(m.Processes) }
 func (m *List) put(b []byte) {
 	order.PutUint64(b[0:], m.Handle)
@@ -224,7 +224,7 @@ func (m *List) get(b []byte) error {
 	return nil
 }
 
-func (*Wanted) Type() Type { return TypeWanted }
+func (*Wanted) kind() Type { return TypeWanted }
 func (*Wanted) size() int  { return 8 }
 func (m *Wanted) put(b []byte) {
 	order.PutUint32(b[0:], m.GPU)
@@ -236,7 +236,7 @@ func (m *Wanted) get(b []byte) error {
 	return nil
 }
 
-func (*Ping) Type() Type { return TypePing }
+func (*Ping) kind() Type { return TypePing }
 
 // blank is an empty message of a type, nil where there is none.
 func blank(t Type) Message {

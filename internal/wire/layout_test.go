@@ -164,7 +164,9 @@ func changed(a, b []byte) (at, size int) {
 func program() string {
 	var b strings.Builder
 	b.WriteString("#include <stdio.h>\n#include \"weft_wire.h\"\nint main(void) {\n")
-	say := func(name, value string) { fmt.Fprintf(&b, "printf(\"%s=%%llu\\n\", (unsigned long long)(%s));\n", name, value) }
+	say := func(name, value string) {
+		fmt.Fprintf(&b, "printf(\"%s=%%llu\\n\", (unsigned long long)(%s));\n", name, value)
+	}
 	for _, l := range layouts() {
 		say(l.structure, "sizeof(struct "+l.structure+")")
 		for _, f := range l.fields {

@@ -75,8 +75,7 @@ type Iteration struct{ Count uint64 }
 // Pong answers Ping.
 type Pong struct{ plain }
 
-// Type implements Message, as do those below.
-func (*Hello) Type() Type { return TypeHello }
+func (*Hello) kind() Type { return TypeHello }
 func (*Hello) size() int  { return 24 }
 func (m *Hello) put(b []byte) {
 	order.PutUint64(b[0:], m.Session)
@@ -90,7 +89,7 @@ func (m *Hello) get(b []byte) error {
 	return nil
 }
 
-func (*Use) Type() Type     { return TypeUse }
+func (*Use) kind() Type     { return TypeUse }
 func (*Use) size() int      { return 8 }
 func (m *Use) put(b []byte) { order.PutUint32(b[0:], m.GPUs) }
 func (m *Use) get(b []byte) error {
@@ -98,11 +97,11 @@ func (m *Use) get(b []byte) error {
 	return zero(b[4:])
 }
 
-func (*Request) Type() Type { return TypeRequest }
+func (*Request) kind() Type { return TypeRequest }
 
-func (*Pong) Type() Type { return TypePong }
+func (*Pong) kind() Type { return TypePong }
 
-func (*Released) Type() Type { return TypeReleased }
+func (*Released) kind() Type { return TypeReleased }
 func (*Released) size() int  { return 32 }
 func (m *Released) put(b []byte) {
 	order.PutUint64(b[0:], m.Epoch)
@@ -116,9 +115,9 @@ func (m *Released) get(b []byte) error {
 	return nil
 }
 
-func (*Idle) Type() Type { return TypeIdle }
+func (*Idle) kind() Type { return TypeIdle }
 
-func (*Alloc) Type() Type { return TypeAlloc }
+func (*Alloc) kind() Type { return TypeAlloc }
 func (*Alloc) size() int  { return 24 }
 func (m *Alloc) put(b []byte) {
 	order.PutUint64(b[0:], m.Handle)
@@ -144,11 +143,11 @@ func (m *Question) get(b []byte) error {
 	return zero(b[12:])
 }
 
-func (*Free) Type() Type { return TypeFree }
+func (*Free) kind() Type { return TypeFree }
 
-func (*View) Type() Type { return TypeView }
+func (*View) kind() Type { return TypeView }
 
-func (*ProcessesOf) Type() Type { return TypeProcessesOf }
+func (*ProcessesOf) kind() Type { return TypeProcessesOf }
 
 func (m *Shared) size() int { return 16 + KeySize }
 func (m *Shared) put(b []byte) {
@@ -163,11 +162,11 @@ func (m *Shared) get(b []byte) error {
 	return zero(b[12:16])
 }
 
-func (*Export) Type() Type { return TypeExport }
+func (*Export) kind() Type { return TypeExport }
 
-func (*Import) Type() Type { return TypeImport }
+func (*Import) kind() Type { return TypeImport }
 
-func (*Iteration) Type() Type           { return TypeIteration }
+func (*Iteration) kind() Type           { return TypeIteration }
 func (*Iteration) size() int            { return 8 }
 func (m *Iteration) put(b []byte)       { order.PutUint64(b, m.Count) }
 func (m *Iteration) get(b []byte) error { m.Count = order.Uint64(b); return nil }

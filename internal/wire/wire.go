@@ -60,7 +60,7 @@ const (
 
 // Message is one message without its header. Its methods are the package's own: the set of messages is closed.
 type Message interface {
-	Type() Type
+	kind() Type
 	size() int          // of the body, bytes
 	put(b []byte)       // writes the body into size() zeroed bytes
 	get(b []byte) error // reads the body of the right size, but for List, whose size is in it
@@ -80,7 +80,7 @@ func Append(b []byte, number uint32, m Message) []byte {
 	p := b[at:]
 	order.PutUint32(p[0:], Magic)
 	order.PutUint16(p[4:], Version)
-	order.PutUint16(p[6:], uint16(m.Type()))
+	order.PutUint16(p[6:], uint16(m.kind()))
 	order.PutUint32(p[8:], uint32(length))
 	order.PutUint32(p[12:], number)
 	m.put(p[headerSize:])
@@ -125,7 +125,7 @@ type Epoch struct{ Epoch uint64 }
 
 func (*Epoch) size() int            { return 8 }
 func (m *Epoch) put(b []byte)       { order.PutUint64(b, m.Epoch) }
-func (m *Epoch) get(b []byte) error { m.Epoch = order.Uint64(b); return nil }
+func (m *Epoch) get(b []byte) error { m.Epoch = order.Uint64(b); return zero(b[8:]) }
 
 // order is that of the host: both ends are on one machine.
 var order = binary.NativeEndian

@@ -28,7 +28,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil || number != uint32(i) || !cmp.Equal(got, m, cmp.AllowUnexported(Request{}, Ping{}, Pong{}, plain{})) {
 			t.Errorf("%T: %v %v", m, cmp.Diff(got, m, cmp.AllowUnexported(Request{}, Ping{}, Pong{}, plain{})), err)
 		}
-		seen[m.Type()] = true
+		seen[m.kind()] = true
 	}
 	for ty := range Type(100) {
 		if (blank(ty) != nil) != seen[ty] {
@@ -56,7 +56,7 @@ func TestStrict(t *testing.T) {
 	}
 	for _, m := range []Message{&Use{1}, &Free{}, &Drop{}, &Export{}, &Welcome{Count: 1}, &List{Processes: make([]Process, 1)}} {
 		p := Append(nil, 1, m)
-		p[map[Type]int{TypeUse: 20, TypeFree: 28, TypeDrop: 28, TypeExport: 28, TypeWelcome: 80, TypeList: 44}[m.Type()]] = 1
+		p[map[Type]int{TypeUse: 20, TypeFree: 28, TypeDrop: 28, TypeExport: 28, TypeWelcome: 80, TypeList: 44}[m.kind()]] = 1
 		if _, _, err := Parse(p); !errors.Is(err, errZero) {
 			t.Errorf("%T with something where nothing belongs: %v", m, err)
 		}
