@@ -36,7 +36,9 @@ var architecture = []row{
 	{pkg: "internal/device", may: upTo("unit"), libs: []string{"github.com/NVIDIA/go-nvml"}},
 	{pkg: "internal/agent", may: upTo("unit", "arbiter", "ledger", "wire", "device"), libs: []string{"golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
-	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}}, // what weft costs on a GPU, with real processes
+	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                     // what weft costs on a GPU, with real processes
+	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}}, // emulated GPUs and their broker
+	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                   // when work on GPUs ends
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
