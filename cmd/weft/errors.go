@@ -23,6 +23,9 @@ func (e *inputError) Error() string { return e.faults.Error() }
 // notFoundError is a question that nothing answers to.
 type notFoundError struct{ inputError }
 
+// unreachableError is a daemon that does not answer.
+type unreachableError struct{ inputError }
+
 // flagError is a fault of one flag's value.
 func flagError(flag, value, message, why, fix string) error {
 	return trace.Errors{{Code: "bad_flag", Message: message, File: "command line", Column: flag, Value: value, Why: why, Fix: fix}}
@@ -32,6 +35,7 @@ func flagError(flag, value, message, why, fix string) error {
 func (s *session) finish(err error) int {
 	var input *inputError
 	var missing *notFoundError
+	var unreachable *unreachableError
 	switch {
 	case err == nil:
 		return exitOK
@@ -41,6 +45,9 @@ func (s *session) finish(err error) int {
 	case errors.As(err, &missing):
 		s.finish(&missing.inputError)
 		return exitNotFound
+	case errors.As(err, &unreachable):
+		s.finish(&unreachable.inputError)
+		return exitUnreachable
 	case errors.As(err, &input) && input.json:
 		s.writeJSON(map[string]any{"error": input.faults[0], "errors": input.faults})
 		return exitBadInput

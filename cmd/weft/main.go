@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"weft.dev/weft/internal/emugpu"
 	"weft.dev/weft/internal/progress"
 	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/trace"
@@ -27,6 +28,7 @@ const (
 	exitFailed      = 1
 	exitBadInput    = 2 // nothing was done
 	exitPartial     = 3
+	exitUnreachable = 4 // nothing answers
 	exitNotFound    = 6
 	exitInterrupted = 130
 )
@@ -41,6 +43,7 @@ type commands struct {
 	Train     trainCommand     `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`
 	Predict   predictCommand   `cmd:"" help:"What would two jobs lose beside each other? Or: how right is a model?"`
 	Catalogue catalogueCommand `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
+	Emugpu    emugpuCommand    `cmd:"" help:"Serve emulated GPUs: programs for CUDA run on any machine, and take their time."`
 	Bench     benchCommand     `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
 
 	Version kong.VersionFlag `help:"Say which version this is."`
@@ -76,7 +79,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	out := &sink{w: stdout}
 	parser, err := kong.New(&c, kong.Name("weft"), kong.Writers(out, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Description("weft packs deep-learning jobs onto as few GPUs as their users' performance floors allow."),
-		kong.Vars{"formats": strings.Join(trace.Formats(), ", "), "version": version(),
+		kong.Vars{"formats": strings.Join(trace.Formats(), ", "), "version": version(), "gpus": strings.Join(emugpu.Models(), ", "),
 			"learners": strings.Join(learnerNames(), ", ")},
 		kong.Exit(func(code int) { panic(exit(code)) }), kong.UsageOnError())
 	if err != nil {

@@ -27,7 +27,7 @@ type attachment struct {
 	launched map[int]uint64
 	bytes    [maxGPUs]unit.Bytes
 	peak     [maxGPUs]unit.Bytes
-	judged   Violations
+	judged   Verdict
 	gone     bool
 }
 

@@ -13,13 +13,14 @@ type auditor struct {
 	opened   bool
 	since    unit.Time
 	newest   []newest
-	totals   Violations
+	totals   Verdict
 	examples []Violation
 }
 
-// Violations counts launches by how they stand to the token of their GPU.
-type Violations struct {
-	Launches   uint64 `json:"launches"`    // since the audit was opened
+// Verdict counts launches by how they stand to the token of their GPU, since the audit was opened.
+type Verdict struct {
+	Launches   uint64 `json:"launches"`
+	Violations uint64 `json:"violations"`  // outside and two holders
 	Outside    uint64 `json:"outside"`     // of processes that the agent knows, without a token
 	TwoHolders uint64 `json:"two_holders"` // under an older token than an earlier launch of another process
 	Overrun    uint64 `json:"overrun"`     // after the token was taken from a hung holder; no violation of the gate
@@ -69,26 +70,26 @@ func (a *auditor) launch(p *attachment, gpu int, epoch uint64, at unit.Time) {
 	if !a.opened || at < a.since {
 		return
 	}
-	a.count(p, func(v *Violations) { v.Launches++ })
+	a.count(p, func(v *Verdict) { v.Launches++ })
 	switch {
 	case epoch == epochUnmanaged:
-		a.count(p, func(v *Violations) { v.Unmanaged++ })
+		a.count(p, func(v *Verdict) { v.Unmanaged++ })
 	case epoch&epochOverrun != 0:
-		a.count(p, func(v *Violations) { v.Overrun++ })
+		a.count(p, func(v *Verdict) { v.Overrun++ })
 	case epoch == 0:
-		a.count(p, func(v *Violations) { v.Outside++ })
+		a.count(p, func(v *Verdict) { v.Outside++; v.Violations++ })
 		a.example(Violation{Kind: "outside", PID: p.pid, GPU: gpu, Submit: at})
 	default:
 		n := &a.newest[gpu]
 		if other := n.other(p.pid); other.epoch > epoch && other.first < at {
-			a.count(p, func(v *Violations) { v.TwoHolders++ })
+			a.count(p, func(v *Verdict) { v.TwoHolders++; v.Violations++ })
 			a.example(Violation{Kind: "two_holders", PID: p.pid, GPU: gpu, Epoch: epoch, Submit: at, OtherPID: other.pid, OtherEpoch: other.epoch})
 		}
 		n.add(stamp{p.pid, epoch, at})
 	}
 }
 
-func (a *auditor) count(p *attachment, add func(*Violations)) {
+func (a *auditor) count(p *attachment, add func(*Verdict)) {
 	add(&a.totals)
 	add(&p.judged)
 }

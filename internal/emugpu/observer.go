@@ -45,19 +45,34 @@ func dialPlain(socket string) (*Observer, error) {
 	return &Observer{c}, nil
 }
 
-// unreachable says what to do about a socket that nobody answers at.
-func unreachable(socket string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("no emulated GPUs at %s: there is no such socket; start weft emugpu --socket %s: %w", socket, socket, ErrUnreachable)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no emulated GPUs at %s: their broker has ended; start weft emugpu --socket %s: %w", socket, socket, ErrUnreachable)
-	}
-	return fmt.Errorf("no emulated GPUs at %s: %w: %w", socket, ErrUnreachable, err)
+// UnreachableError is of a socket at which no broker answers.
+type UnreachableError struct {
+	Socket, Why string
+	err         error
 }
 
-// ErrUnreachable is wrapped by the error of Dial when there is no broker.
-var ErrUnreachable = errors.New("not reachable")
+// Error implements error.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("no emulated GPUs at %s: %s; start weft emugpu --socket %s", e.Socket, e.Why, e.Socket)
+}
+
+// Unwrap is what the system said.
+func (e *UnreachableError) Unwrap() error { return e.err }
+
+func unreachable(socket string, err error) error {
+	why := err.Error()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		why = "there is no such socket"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		why = "their broker has ended"
+	case errors.Is(err, syscall.EPROTOTYPE):
+		why = "something else listens there"
+	case errors.Is(err, fs.ErrPermission):
+		why = "you may not use this socket"
+	}
+	return &UnreachableError{socket, why, err}
+}
 
 // Close ends the connection.
 func (o *Observer) Close() { _ = o.c.Close() }

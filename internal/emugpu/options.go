@@ -25,10 +25,16 @@ type Options struct {
 	Slowdown map[model.Pair]float64 // by the names of programs
 }
 
-// Default values of the driver's time slicing.
+// Bounds and defaults of options.
 const (
-	DefaultSlice  = 2 * time.Millisecond
-	DefaultSwitch = 50 * time.Microsecond
+	MaxGPUs   = maxGPUs
+	MaxMemory = 64 * unit.TiB
+	MinScale  = 0.001
+	MaxScale  = 10_000
+	MinSlice  = time.Microsecond
+	MaxSlice  = time.Minute
+
+	DefaultSlice = 2 * time.Millisecond
 )
 
 // GPU describes one device.
@@ -95,13 +101,13 @@ func (o *Options) complete() error {
 	switch {
 	case len(o.GPUs) < 1 || len(o.GPUs) > maxGPUs:
 		return fmt.Errorf("%d emulated GPUs are outside [1, %d]", len(o.GPUs), maxGPUs)
-	case !(o.Scale >= 0.001 && o.Scale <= 10_000):
+	case !(o.Scale >= MinScale && o.Scale <= MaxScale):
 		return fmt.Errorf("scale %v is outside [0.001, 10000]", o.Scale)
 	case o.Clock == Virtual && o.Scale != 1:
 		return fmt.Errorf("scale %v: a virtual clock has none", o.Scale)
-	case o.Slice < time.Microsecond || o.Slice > time.Minute:
+	case o.Slice < MinSlice || o.Slice > MaxSlice:
 		return fmt.Errorf("slice %v is outside [1us, 1m]", o.Slice)
-	case o.Switch < 0 || o.Switch > time.Minute:
+	case o.Switch < 0 || o.Switch > MaxSlice:
 		return fmt.Errorf("switch %v is outside [0, 1m]", o.Switch)
 	case len(o.Socket) > 100:
 		return fmt.Errorf("socket path of %d bytes: a unix socket has room for 100; use a shorter folder than %s", len(o.Socket), filepath.Dir(o.Socket))
@@ -118,7 +124,7 @@ func (g GPU) check() error {
 	switch {
 	case g.Name == "" || len(g.Name) > 95:
 		return fmt.Errorf("name %q: 1 to 95 bytes", g.Name)
-	case g.Total < unit.MiB || g.Total > 64*unit.TiB:
+	case g.Total < unit.MiB || g.Total > MaxMemory:
 		return fmt.Errorf("memory %v is outside [1 MiB, 64 TiB]", g.Total)
 	case g.Usable < unit.MiB || g.Usable > g.Total:
 		return fmt.Errorf("usable memory %v is outside [1 MiB, %v]", g.Usable, g.Total)

@@ -20,10 +20,12 @@ type Stats struct {
 	Clock     string         `json:"clock"`
 	GPUs      []GPUStats     `json:"gpus"`
 	Processes []ProcessStats `json:"processes"` // ended ones first, each group in the order of attaching or ending
-	Audit     *AuditStats    `json:"audit"`     // null until somebody opened an audit
-	Requests  uint64         `json:"requests"`
-	Refused   uint64         `json:"refused"`
-	Nonsense  uint64         `json:"nonsense"` // rings and entries that made no sense
+	Audited   bool           `json:"audited"`   // somebody opened an audit; until then the verdict is empty
+	Verdict
+	Examples []Violation `json:"examples"` // the first few violations
+	Requests uint64      `json:"requests"`
+	Refused  uint64      `json:"refused"`
+	Nonsense uint64      `json:"nonsense"` // rings and entries that made no sense
 }
 
 // GPUStats are the figures of a device.
@@ -46,7 +48,7 @@ type ProcessStats struct {
 	Name  string            `json:"name"`
 	Ended bool              `json:"ended"`
 	GPUs  []ProcessGPUStats `json:"gpus"` // on which it had or has something
-	Audit Violations        `json:"audit"`
+	Audit Verdict           `json:"audit"`
 }
 
 // ProcessGPUStats are the figures of a process on a device.
@@ -61,12 +63,6 @@ type ProcessGPUStats struct {
 	Launches uint64        `json:"launches"` // submitted
 }
 
-// AuditStats are what the audit found.
-type AuditStats struct {
-	Violations
-	Examples []Violation `json:"examples"` // the first few
-}
-
 // Stats are the figures up to now.
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
@@ -79,6 +75,7 @@ func (b *Broker) Stats() Stats {
 
 func (b *Broker) statsNow() Stats {
 	s := Stats{Schema: 1, Now: b.model.Now(), Clock: b.clock.mode.String(), Processes: slices.Clone(b.past),
+		Audited: b.audit.opened, Verdict: b.audit.totals, Examples: append([]Violation{}, b.audit.examples...),
 		Requests: b.counts.requests, Refused: b.counts.refused, Nonsense: b.counts.nonsense}
 	for i, g := range b.gpus {
 		p, account := b.memory.pools[i], b.model.Account(i)
@@ -87,9 +84,6 @@ func (b *Broker) statsNow() Stats {
 	}
 	for _, a := range b.attachments {
 		s.Processes = append(s.Processes, b.processStats(a))
-	}
-	if b.audit.opened {
-		s.Audit = &AuditStats{b.audit.totals, slices.Clone(b.audit.examples)}
 	}
 	return s
 }
