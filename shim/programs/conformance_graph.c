@@ -117,20 +117,22 @@ static void capture_unjoined(void) {
 	EXPECT_CODE(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, api.cuStreamEndCapture(stream, &graph));
 }
 
-/* Other streams work on during a capture, and can be waited for by one whose mode allows it. */
+/* Other streams work on during a capture, and its thread may do what can synchronise once it says so. */
 static void capture_beside(void) {
 	CUfunction spin = use_spin();
 	CUstream stream = new_stream(), other = new_stream();
 	CUgraph graph;
+	CUdeviceptr address;
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	OK(api.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	OK(spin_on(spin, stream, 1000));
 	OK(spin_on(spin, other, 1000));
 	OK(api.cuStreamSynchronize(other));
 	OK(api.cuThreadExchangeStreamCaptureMode(&mode));
-	OK(api.cuMemFree_v2((CUdeviceptr)0));
+	OK(api.cuMemAlloc_v2(&address, MIB));
 	OK(api.cuThreadExchangeStreamCaptureMode(&mode));
 	OK(api.cuStreamEndCapture(stream, &graph));
+	OK(api.cuMemFree_v2(address));
 }
 
 static void replay(void) {
