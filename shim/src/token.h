@@ -22,6 +22,10 @@ const struct weft_welcome *weft_session_begin(void);
 /* The terms of the running session, or NULL. */
 const struct weft_welcome *weft_session_terms(void);
 
+/* The same, also in a process that has not called cuInit: it asks the agent once, as an observer, and keeps nothing but the
+ * answer. NULL where the process runs unshared. */
+const struct weft_welcome *weft_observer_terms(void);
+
 /* A context exists on a GPU from now on, or no longer. Starts the session's thread at the first one, and closes the gate:
  * before it, launches pass (and fail in the driver). Both change the set of GPUs that the agent is told. */
 void weft_context_made(unsigned gpu);
@@ -82,5 +86,14 @@ struct weft_driver {
 	CUresult (*capture_mode)(CUstreamCaptureMode *); /* cuThreadExchangeStreamCaptureMode, since 10.1 */
 };
 extern struct weft_driver weft_driver;
+
+/* What the session did so far, for tests and measurements. Exported. */
+struct weft_counters {
+	_Atomic uint64_t sent, received; /* messages */
+	_Atomic uint64_t faults;         /* messages of the agent that were none */
+	_Atomic uint64_t grants, releases, requests;
+	_Atomic uint64_t launches; /* at the time of the call */
+};
+__attribute__((visibility("default"))) const struct weft_counters *weft_counters(void);
 
 #endif
