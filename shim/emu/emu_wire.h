@@ -14,7 +14,8 @@
  * A child of fork attaches anew: nothing of its parent's connection or pages is its own.
  *
  * Time is model time: nanoseconds since the broker started (emu_now). In real mode it follows CLOCK_MONOTONIC, times
- * the scale; in virtual mode it stands still until every thread with a thread slot waits or sleeps.
+ * the scale; in virtual mode it stands still until every thread with a thread slot waits or sleeps, and rings are read
+ * only then: a thread that submits has to have a slot.
  *
  * Submission (emu_push): a stream's ring has one producer at a time. The driver holds a lock of its own per stream,
  * in private memory, from before it reads emu_now() until emu_push returned; thus submit times rise along a ring, and
@@ -182,7 +183,8 @@ enum emu_op {
     EMU_CONTEXT_DESTROY, /* context. What it still has queued is dropped: synchronise first. Frees its memory */
     EMU_STREAM_CREATE,   /* context -> a = ring. The ring may have been used: its numbers go on from head */
     EMU_STREAM_DESTROY,  /* context, a = ring. Queued work still runs; the ring is handed out again after it */
-    EMU_MEM_ALLOC,       /* context, a = bytes, b = enum emu_memory -> a = allocation id, not 0, never used again */
+    EMU_MEM_ALLOC,       /* context, a = bytes, b = enum emu_memory -> a = allocation id, not 0, never used again. It is
+                            freed with the context; context 0: it belongs to the process, on gpu. Charged as asked for */
     EMU_MEM_FREE,        /* a = allocation id: drops one reference of this process */
     EMU_MEM_RETAIN,      /* a = allocation id: one reference more (cuMemMap, cuMemRetainAllocationHandle) */
     EMU_MEM_RESIZE,      /* a = allocation id, b = bytes: a pool's reserve grows (may be out of memory) or is trimmed */
