@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weft.dev/weft/internal/unit"
+	"weft.dev/weft/internal/wire"
+)
+
+// A hand-over is a message from the holder to the agent, one from it to the next, and the wake-ups of both: as much as a
+// question and its answer. That is measured, with the processes that are there, since a budget of losses that is told a
+// wrong cost is kept at a wrong cost.
+
+// handover measures what one costs.
+type handover struct {
+	took  [samples]time.Duration // the last answers
+	count int
+	asked map[*conn]unit.Time
+	last  uint64        // session asked last
+	cost  time.Duration // as the arbiter was told
+}
+
+const (
+	samples      = 64
+	atOnce       = 8                     // processes asked each second
+	launch       = 20 * time.Microsecond // from a shim's thread that reads the grant to the one that launches
+	leastHand    = 40 * time.Microsecond
+	mostHand     = time.Millisecond // more is not the cost of a hand-over but a machine in trouble
+	firstSamples = 16               // answers before they count
+)
+
+// guess measures a question and an answer between two threads of this process, before there are others.
+func (h *handover) guess() time.Duration {
+	h.asked = map[*conn]unit.Time{}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0 // the arbiter's own default
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread()
+		var b [8]byte
+		for {
+			if n, err := unix.Read(pair[1], b[:]); err != nil || n == 0 {
+				break
+			}
+			_, _ = unix.Write(pair[1], b[:]) // the other end is there or has ended this
+		}
+		_ = unix.Close(pair[1])
+	}()
+	var took []time.Duration
+	for range 2 * samples {
+		began := time.Now()
+		b := binary.NativeEndian.AppendUint64(nil, 1)
+		if _, err := unix.Write(pair[0], b); err != nil {
+			break
+		}
+		if _, err := unix.Read(pair[0], b); err != nil {
+			break
+		}
+		took = append(took, time.Since(began))
+	}
+	_ = unix.Close(pair[0])
+	<-ended
+	h.cost = cost(took)
+	return h.cost
+}
+
+// cost is what a hand-over costs by the times that answers took.
+func cost(took []time.Duration) time.Duration {
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return min(max(took[len(took)/2]+launch, leastHand), mostHand)
+}
+
+// measure asks some of the processes, and tells the arbiter what the answers took so far.
+func (a *Agent) measure(now unit.Time) {
+	h := &a.handover
+	if h.count >= firstSamples {
+		h.cost = cost(slices.Clone(h.took[:min(h.count, samples)]))
+		a.arb.SetHandover(h.cost)
+	}
+	for range min(atOnce, len(a.sessions)) {
+		s := a.following(h.last)
+		if s == nil {
+			break
+		}
+		h.last = s.number
+		if s.conn == nil || s.observer {
+			continue
+		}
+		if _, open := h.asked[s.conn]; !open {
+			h.asked[s.conn] = now
+			s.say(&wire.Ping{})
+		}
+	}
+	for c := range h.asked {
+		if c.closed {
+			delete(h.asked, c)
+		}
+	}
+}
+
+// following is the session after a number, the first one after the last.
+func (a *Agent) following(number uint64) *session {
+	var next, first *session
+	for n, s := range a.sessions {
+		if n > number && (next == nil || n < next.number) {
+			next = s
+		}
+		if first == nil || n < first.number {
+			first = s
+		}
+	}
+	if next == nil {
+		return first
+	}
+	return next
+}
+
+// pong files an answer. One that nobody asked for says nothing, and one of a process that was stopped says nothing of
+// hand-overs.
+func (h *handover) pong(c *conn, now unit.Time) {
+	asked, open := h.asked[c]
+	if !open {
+		return
+	}
+	delete(h.asked, c)
+	if took := now.Sub(asked); took < mostHand {
+		h.took[h.count%samples] = took
+		h.count++
+	}
+}

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// series writes metrics in the text form of Prometheus. A job's series end with the job.
+type series struct{ b strings.Builder }
+
+// family begins a metric.
+func (s *series) family(name, kind, help string) {
+	fmt.Fprintf(&s.b, "# HELP weft_%s %s\n# TYPE weft_%s %s\n", name, help, name, kind)
+}
+
+// value writes one value. labels are names and values in turn.
+func (s *series) value(name string, value float64, labels ...string) {
+	s.b.WriteString("weft_" + name)
+	for i := 0; i+1 < len(labels); i += 2 {
+		if i == 0 {
+			s.b.WriteByte('{')
+		} else {
+			s.b.WriteByte(',')
+		}
+		s.b.WriteString(labels[i] + "=" + strconv.Quote(labels[i+1]))
+	}
+	if len(labels) > 0 {
+		s.b.WriteByte('}')
+	}
+	s.b.WriteString(" " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
+}
+
+// histogram writes a histogram of durations in buckets of a factor of 4, from 16 us to 17 s.
+func (s *series) histogram(name string, h *histogram, labels ...string) {
+	for d := 16 * time.Microsecond; d < 20*time.Second; d *= 4 {
+		s.value(name+"_bucket", float64(h.upTo(d)), append([]string{"le", strconv.FormatFloat(d.Seconds(), 'g', 6, 64)}, labels...)...)
+	}
+	s.value(name+"_bucket", float64(h.count), append([]string{"le", "+Inf"}, labels...)...)
+	s.value(name+"_sum", h.sum.Seconds(), labels...)
+	s.value(name+"_count", float64(h.count), labels...)
+}
+
+// byClass sums the distributions of the jobs of each class.
+func (a *Agent) byClass(of func(*tally) *histogram) [3]histogram {
+	var sums [3]histogram
+	for _, al := range a.allocs {
+		sums[al.spec.Class].merge(of(&al.tally))
+	}
+	return sums
+}
+
+// metrics is all series as text.
+func metrics(stats *Stats, classes map[string][3]histogram) string {
+	var s series
+	s.gpus(stats)
+	s.jobs(stats)
+	for _, name := range []string{"token_wait_seconds", "token_hold_seconds", "token_preemption_seconds"} {
+		s.family(name, "histogram", "Durations by class.")
+		sums := classes[name]
+		for c := range sums {
+			s.histogram(name, &sums[c], "class", Class(c).String())
+		}
+	}
+	s.family("messages_total", "counter", "Messages between the agent and processes.")
+	s.value("messages_total", float64(stats.Messages.In), "direction", "in")
+	s.value("messages_total", float64(stats.Messages.Out), "direction", "out")
+	s.family("handover_seconds", "gauge", "What passing a token on costs, as measured.")
+	s.value("handover_seconds", stats.Handover/1000)
+	return s.b.String()
+}
+
+func (s *series) gpus(stats *Stats) {
+	each := func(name, kind, help string, of func(g *GPUState) float64) {
+		s.family(name, kind, help)
+		for i := range stats.GPUs {
+			s.value(name, of(&stats.GPUs[i]), "gpu", strconv.Itoa(stats.GPUs[i].GPU))
+		}
+	}
+	each("gpu_residents", "gauge", "Jobs on a GPU.", func(g *GPUState) float64 { return float64(len(g.Residents)) })
+	each("gpu_memory_usable_bytes", "gauge", "Memory of a GPU that jobs may have.", func(g *GPUState) float64 { return float64(g.Usable) })
+	each("gpu_memory_reserved_bytes", "gauge", "Memory that is always a job's own.", func(g *GPUState) float64 { return float64(g.Reserved) })
+	each("gpu_memory_ephemeral_bytes", "gauge", "Memory lent out of the pool.", func(g *GPUState) float64 { return float64(g.Pool - g.PoolFree) })
+	each("gpu_busy_seconds_total", "counter", "Time in which a token was held.", func(g *GPUState) float64 { return g.Held })
+	each("gpu_foreign_processes", "gauge", "Processes on a GPU that are of no job.", func(g *GPUState) float64 { return float64(len(g.Foreign)) })
+}
+
+func (s *series) jobs(stats *Stats) {
+	each := func(name, kind, help string, of func(j *Job) float64) {
+		s.family(name, kind, help)
+		for i := range stats.Jobs {
+			j := &stats.Jobs[i]
+			s.value(name, of(j), "job", strconv.FormatUint(j.ID, 10), "name", j.Name, "class", j.Class.String())
+		}
+	}
+	each("job_token_held_seconds_total", "counter", "Time with the token.", func(j *Job) float64 { return j.Held })
+	each("job_gpu_used_seconds_total", "counter", "Time computing, by the job's own account.", func(j *Job) float64 { return j.Used })
+	each("job_lost_seconds_total", "counter", "Estimated time that lower classes cost it.", func(j *Job) float64 { return j.Lost })
+	each("job_stall_seconds_total", "counter", "Time waited for memory.", func(j *Job) float64 { return j.Stall })
+	each("job_launches_total", "counter", "Launches.", func(j *Job) float64 { return float64(j.Launches) })
+	each("job_iterations_total", "counter", "Iterations.", func(j *Job) float64 { return float64(j.Iterations) })
+	each("token_overruns_total", "counter", "Tokens that were not given back in time.", func(j *Job) float64 { return float64(j.Overruns) })
+	each("oom_total", "counter", "Allocations refused at the job's own limit.", func(j *Job) float64 { return float64(j.Refused) })
+	each("job_escaped_processes", "gauge", "Processes of a job that use a GPU without weft's library.", func(j *Job) float64 { return float64(len(j.Escaped)) })
+}
