@@ -113,7 +113,8 @@ func TestIdleBrokerSleeps(t *testing.T) {
 	hostile.word(threadContext).Store(99)
 	hostile.word(threadState).Store(threadWaiting)
 	s.c.page.u64(s.base + ringWant).Store(1<<64 - 1)
-	go func() { s.wait(me, s.launch(time.Hour)) }()
+	waited := make(chan status)
+	go func() { waited <- s.wait(me, s.launch(time.Hour)) }()
 	time.Sleep(20 * ms)
 	before := processorTime(t)
 	time.Sleep(100 * ms)
@@ -123,6 +124,10 @@ func TestIdleBrokerSleeps(t *testing.T) {
 	if b.Stats().GPUs[0].Launches == 0 {
 		t.Error("an entry from the future stops its ring forever")
 	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	<-waited
 }
 
 func processorTime(t *testing.T) time.Duration {

@@ -187,6 +187,8 @@ func TestProcessesAreListed(t *testing.T) {
 	if r := d.do(t, request{Op: uint32(opProcesses), A: 1 << 40, GPU: 1}); r.Count != 0 || r.C != 0 {
 		t.Errorf("%d of %d processes on gpu 1", r.Count, r.C)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, u := range b.usages(0) {
 		if u.Bytes != uint64(unit.GiB+256*unit.MiB) || u.Contexts != 1 {
 			t.Errorf("%+v", u)

@@ -29,7 +29,7 @@ const thousand = 1000
 // arrive takes a stream whose front is for this engine.
 func (e *compute) arrive(s *Stream) {
 	c := s.context
-	c.work = append(c.work, s)
+	c.work.push(s)
 	if c.listed {
 		return
 	}
@@ -64,8 +64,8 @@ func (e *compute) next() unit.Time {
 
 // end is when the running kernel ends unless its slice does before.
 func (e *compute) end() unit.Time {
-	s := e.round[0].work[0]
-	if s.queue[0].Endless {
+	s := *e.round[0].work.at(0)
+	if s.queue.at(0).Endless {
 		return unit.Never
 	}
 	if e.factor == thousand {
@@ -85,9 +85,8 @@ func (e *compute) fire() {
 	e.touch()
 	c := e.round[0]
 	if ended {
-		s := c.work[0]
-		c.work = c.work[1:]
-		if s.queue[0].Kind != Device {
+		s := c.work.pop()
+		if s.queue.at(0).Kind != Device {
 			c.usage.Kernels++
 		}
 		e.carry = 0
@@ -101,16 +100,17 @@ func (e *compute) fire() {
 // pass hands the turn on where the context that has it lost it.
 func (e *compute) pass(c *Context) {
 	switch {
-	case len(c.work) == 0:
+	case c.work.len() == 0:
 		c.listed = false
-		e.round = e.round[1:]
+		e.round = slices.Delete(e.round, 0, 1)
 		e.dispatch()
 		e.slow()
 	case e.m.options.FIFO:
 		e.dispatch()
 		e.slow()
 	case len(e.round) > 1 && e.m.now >= e.turn.Add(e.m.options.Slice):
-		e.round = append(e.round[1:], c)
+		copy(e.round, e.round[1:])
+		e.round[len(e.round)-1] = c
 		e.dispatch()
 		e.slow()
 	}
@@ -137,7 +137,7 @@ func (e *compute) dispatch() {
 func (e *compute) first() {
 	least := 0
 	for i, c := range e.round {
-		if c.work[0].ticket < e.round[least].work[0].ticket {
+		if (*c.work.at(0)).ticket < (*e.round[least].work.at(0)).ticket {
 			least = i
 		}
 	}
@@ -182,8 +182,8 @@ func (e *compute) touch() {
 	c.usage.Busy += passed
 	e.gpu.account.Busy += passed
 	e.gpu.history.add(from, e.m.now)
-	s := c.work[0]
-	if s.queue[0].Endless {
+	s := *c.work.at(0)
+	if s.queue.at(0).Endless {
 		return
 	}
 	if e.factor == thousand {
@@ -205,7 +205,7 @@ func (e *compute) forget(c *Context) {
 	}
 	e.touch()
 	running := e.round[0] == c
-	c.listed, c.work = false, nil
+	c.listed, c.work = false, fifo[*Stream]{}
 	e.round = slices.DeleteFunc(e.round, func(o *Context) bool { return o == c })
 	if running {
 		e.dispatch()

@@ -33,8 +33,8 @@ type Model struct {
 	options  Options
 	now      unit.Time
 	gpus     []gpu
-	contexts int       // made so far
-	ready    []*Stream // whose front is to be looked at
+	contexts int           // made so far
+	ready    fifo[*Stream] // whose front is to be looked at
 	changed  []*Stream
 	records  []Record
 	ticket   uint64 // rises with every start of waiting for an engine
@@ -125,7 +125,7 @@ func (m *Model) HostDone(s *Stream, entry uint64) {
 		return
 	}
 	s.hostDone = entry
-	if len(s.queue) > 0 && s.queue[0].Kind == Host {
+	if s.queue.len() > 0 && s.queue.at(0).Kind == Host {
 		m.look(s)
 		m.settle()
 	}

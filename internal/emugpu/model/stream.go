@@ -48,8 +48,8 @@ type Context struct {
 	name   string
 	order  int
 	closed bool
-	listed bool      // the compute engine has it in its round
-	work   []*Stream // whose front waits for the compute engine or is on it, in the order of arrival
+	listed bool          // the compute engine has it in its round
+	work   fifo[*Stream] // whose front waits for the compute engine or is on it, in the order of arrival
 	all    []*Stream
 	usage  Usage
 }
@@ -57,8 +57,8 @@ type Context struct {
 // Stream is a queue of operations that run one after the other.
 type Stream struct {
 	context  *Context
-	queue    []entry // outstanding; the front may be on an engine
-	done     uint64  // how many ended
+	queue    fifo[entry] // outstanding; the front may be on an engine
+	done     uint64      // how many ended
 	total    time.Duration
 	left     time.Duration // of the front, once it waits for an engine
 	entered  bool          // the front waits for an engine or is on it
@@ -87,16 +87,16 @@ func (m *Model) Stream(c *Context, done uint64) *Stream {
 func (s *Stream) Done() uint64 { return s.done }
 
 // Pending is how many entries have not.
-func (s *Stream) Pending() int { return len(s.queue) }
+func (s *Stream) Pending() int { return s.queue.len() }
 
 func (s *Stream) push(op Op) {
 	s.total += op.Cost
-	s.queue = append(s.queue, entry{op, s.total})
+	s.queue.push(entry{op, s.total})
 }
 
 // Forget removes a stream that has nothing to do. Streams that wait for an entry of it go on.
 func (m *Model) Forget(s *Stream) {
-	if len(s.queue) > 0 || s.gone {
+	if s.queue.len() > 0 || s.gone {
 		return
 	}
 	s.gone = true
@@ -109,17 +109,16 @@ func (m *Model) Forget(s *Stream) {
 func (m *Model) look(s *Stream) {
 	if !s.looked {
 		s.looked = true
-		m.ready = append(m.ready, s)
+		m.ready.push(s)
 	}
 }
 
 // settle brings the front of every stream to look at to where it waits for time to pass.
 func (m *Model) settle() {
-	for len(m.ready) > 0 {
-		s := m.ready[0]
-		m.ready = m.ready[1:]
+	for m.ready.len() > 0 {
+		s := m.ready.pop()
 		s.looked = false
-		for len(s.queue) > 0 && !s.entered && m.begin(s) {
+		for s.queue.len() > 0 && !s.entered && m.begin(s) {
 			m.end(s)
 		}
 	}
@@ -127,7 +126,7 @@ func (m *Model) settle() {
 
 // begin starts the front of a stream. True when it has ended by that.
 func (m *Model) begin(s *Stream) bool {
-	op := &s.queue[0]
+	op := s.queue.at(0)
 	switch {
 	case op.Kind.onCompute():
 		m.enter(s, op)
@@ -155,7 +154,7 @@ func (m *Model) enter(s *Stream, op *entry) {
 
 // end takes the front off its stream.
 func (m *Model) end(s *Stream) {
-	s.queue = s.queue[1:]
+	s.queue.pop()
 	s.done++
 	s.entered = false
 	if !s.changed {
@@ -185,7 +184,7 @@ func (m *Model) Close(c *Context) {
 		d.copiers[i].forget(c)
 	}
 	for _, s := range c.all {
-		s.queue, s.entered = nil, false
+		s.queue, s.entered = fifo[entry]{}, false
 		m.release(s)
 	}
 	m.settle()
@@ -200,11 +199,11 @@ func (m *Model) bound(s *Stream, entry uint64, steps int) unit.Time {
 	if entry <= s.done {
 		return m.now
 	}
-	if entry > s.done+uint64(len(s.queue)) || s.context.closed {
+	if entry > s.done+uint64(s.queue.len()) || s.context.closed {
 		return unit.Never
 	}
 	m.touch(s.context.gpu)
-	front, last := &s.queue[0], &s.queue[entry-s.done-1]
+	front, last := s.queue.at(0), s.queue.at(int(entry-s.done-1))
 	left := last.total - front.total
 	switch {
 	case front.Endless:
