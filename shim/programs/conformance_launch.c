@@ -200,7 +200,7 @@ static void no_kernel(void) {
 	CUfunction function;
 	use_spin();
 	EXPECT_CODE(CUDA_ERROR_INVALID_VALUE, api.cuModuleLoadData(&module, NULL));
-	OK(api.cuModuleLoadData(&module, "// weft-emu: kernel a cost=1000\n.version 6.4\n.target sm_50\n.address_size 64\n.visible .entry a()\n{\n\tret;\n}\n"));
+	OK(api.cuModuleLoadData(&module, "// weft-emu: kernel a cost_ns=1000\n.version 6.4\n.target sm_50\n.address_size 64\n.visible .entry a()\n{\n\tret;\n}\n"));
 	EXPECT_CODE(CUDA_ERROR_NOT_FOUND, api.cuModuleGetFunction(&function, module, "b"));
 	OK(api.cuModuleGetFunction(&function, module, "a"));
 	OK(api.cuModuleUnload(module));

@@ -28,8 +28,24 @@ static int fill(int path, struct piece *pieces, int most) {
 	check_fail(__FILE__, __LINE__, "%zu bytes were given and no end, the limit is %llu", most * bytes, (unsigned long long)expected.limit);
 }
 
+/* Of the form of 32-bit addresses there may be less than the limit: most of the limit is taken in another way first. */
+static void limit_on_narrow(int path) {
+	size_t free, total, bytes = piece_bytes();
+	struct piece first, second;
+	CUdeviceptr most;
+	use_gpu();
+	OK(api.cuMemGetInfo_v2(&free, &total));
+	OK(api.cuMemAlloc_v2(&most, expected.limit - (total - free) - bytes * 3 / 2));
+	OK(memory_give(path, &first, bytes));
+	EXPECT_CODE(CUDA_ERROR_OUT_OF_MEMORY, memory_give(path, &second, bytes));
+	memory_take(path, &first);
+	OK(memory_give(path, &second, bytes));
+}
+
 /* The limit holds on a way, and what is given back can be had again. */
 static void limit_on(int path) {
+	if (path == MEMORY_PATH_cuMemAlloc)
+		return limit_on_narrow(path);
 	struct piece pieces[PIECES + 4];
 	use_gpu();
 	int count = fill(path, pieces, COUNT(pieces));
@@ -87,6 +103,7 @@ static void free_is_true(void) {
 	CUdeviceptr address;
 	use_gpu();
 	size_t free = free_bytes();
+	EXPECT(free <= expected.limit, "%zu bytes are free, the limit is %llu", free, (unsigned long long)expected.limit);
 	EXPECT_CODE(CUDA_ERROR_OUT_OF_MEMORY, api.cuMemAlloc_v2(&address, free + 2 * MIB));
 	OK(api.cuMemAlloc_v2(&address, free > 32 * MIB ? free - 32 * MIB : free));
 }
