@@ -715,9 +715,9 @@ typedef enum CUdriverProcAddressQueryResult {
     CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 } CUdriverProcAddressQueryResult;
-// cuGetProcAddress, since 11.3: NULL and an error where the name is unknown or newer than the version asked for.
+// cuGetProcAddress, since 11.3: where the name is unknown or newer than the version asked for, NULL and CUDA_ERROR_NOT_FOUND.
 typedef CUresult (*weft_get_proc_address_v1)(const char *symbol, void **pfn, int cuda_version, uint64_t flags);
-// cuGetProcAddress_v2, since 12.0: status, where given, says which of the two it was.
+// cuGetProcAddress_v2, since 12.0: there, NULL and CUDA_SUCCESS; status, which may be NULL, says which of the two it was.
 typedef CUresult (*weft_get_proc_address_v2)(const char *symbol, void **pfn, int cuda_version, uint64_t flags,
                                              CUdriverProcAddressQueryResult *status);
 
