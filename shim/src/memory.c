@@ -276,6 +276,7 @@ static void charge_host(unsigned gpu, size_t bytes, uint64_t *handle) {
         e->bytes = bytes;
         e->family = WEFT_FAMILY_HOST;
         *handle = e->handle;
+        memory.changed = true;
         tell(e);
     }
     unlock();

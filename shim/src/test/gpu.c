@@ -89,7 +89,8 @@ static CUresult event_record(CUevent event, CUstream stream) {
     if (s->capturing || s->destroyed || (!legacy(stream) && s->context != event->context) ||
         event->context != current[depth] || current[depth]->destroyed || (legacy(stream) && any_capture(current[depth])))
         gpu_counts.faults++;
-    event->at = end_of(stream, event->context);
+    int64_t now = weft_now(), end = end_of(stream, event->context);
+    event->at = end > now ? end : now;
     pthread_mutex_unlock(&gpu.lock);
     return CUDA_SUCCESS;
 }
