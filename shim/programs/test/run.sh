@@ -39,7 +39,7 @@ expect 0 "$train" --model resnet50 --batch 50 --gpu p100 --iterations 1
 # A checkpoint on SIGTERM, and the way on from it.
 "$train" --checkpoint "$work/checkpoint" --kernels 5 --gap-ms 1 >"$work/first" &
 pid=$!
-for ((i = 0; i < 100; i++)); do grep -q '"type": "start"' "$work/first" && break; sleep 0.05; done
+for ((i = 0; i < 100; i++)); do grep -qs '"type": "start"' "$work/first" && break; sleep 0.05; done
 sleep 0.3
 kill -TERM $pid
 code=0
@@ -56,7 +56,7 @@ expect 1 "$train" --checkpoint "$work/checkpoint" --resume --iterations 1
 expect 0 "$train" --devices 0,0 --ranks --iterations 10 --kernels 5
 "$train" --devices 0,0 --ranks --stall-s 1 --kernels 5 >"$work/gang" 2>"$work/gang.err" &
 pid=$!
-for ((i = 0; i < 100; i++)); do grep -q '"type": "start"' "$work/gang" && break; sleep 0.05; done
+for ((i = 0; i < 100; i++)); do grep -qs '"type": "start"' "$work/gang" && break; sleep 0.05; done
 first=$(sed -n 's/.*"type": "start".*"pid": \([0-9]*\).*/\1/p' "$work/gang")
 second=$(pgrep -P $pid | grep -vx "$first")
 kill -STOP "$second"
