@@ -88,16 +88,23 @@ func (s *session) streamDestroy(q *request, r *reply) {
 	s.b.retire(ring)
 }
 
-func (s *session) memAlloc(q *request, r *reply) {
-	h, gpu := holder{process: s.process}, 0
-	ok := false
-	if q.Context != 0 {
-		if h.context, ok = s.context(q, r); ok {
-			gpu = h.context.gpu
-		}
-	} else {
-		gpu, ok = s.gpu(q, r)
+// holder is who is to hold an allocation: the context that a request names, or else the process on the GPU that it names.
+func (s *session) holder(q *request, r *reply) (holder, int, bool) {
+	h := holder{process: s.process}
+	if q.Context == 0 {
+		gpu, ok := s.gpu(q, r)
+		return h, gpu, ok
 	}
+	c, ok := s.context(q, r)
+	if !ok {
+		return h, 0, false
+	}
+	h.context = c
+	return h, c.gpu, true
+}
+
+func (s *session) memAlloc(q *request, r *reply) {
+	h, gpu, ok := s.holder(q, r)
 	if !ok {
 		return
 	}
@@ -168,13 +175,9 @@ func (s *session) memExport(q *request, r *reply) {
 }
 
 func (s *session) memImport(q *request, r *reply) {
-	h := holder{process: s.process}
-	if q.Context != 0 {
-		c, ok := s.context(q, r)
-		if !ok {
-			return
-		}
-		h.context = c
+	h, _, ok := s.holder(q, r)
+	if !ok {
+		return
 	}
 	id := binary.LittleEndian.Uint64(q.Text[8:])
 	l := s.b.memory.allocations[id]

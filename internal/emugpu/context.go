@@ -49,7 +49,7 @@ func (b *Broker) create(a *attachment, gpu int) (*context, status, error) {
 
 // addRing makes a stream; nil when there are too many.
 func (b *Broker) addRing(c *context) *ring {
-	for i, r := range c.rings {
+	for i, r := range &c.rings {
 		if r != nil {
 			continue
 		}
@@ -96,7 +96,7 @@ func (b *Broker) destroy(c *context, why status) {
 	u, past := b.model.Usage(c.model), c.owner.past[c.gpu]
 	c.owner.past[c.gpu] = model.Usage{Busy: past.Busy + u.Busy, Copying: past.Copying + u.Copying, Kernels: past.Kernels + u.Kernels}
 	c.owner.launched[c.gpu] += c.launches
-	for _, r := range c.rings {
+	for _, r := range &c.rings {
 		if r != nil {
 			delete(b.byStream, r.stream)
 		}

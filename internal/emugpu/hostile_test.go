@@ -219,3 +219,50 @@ func FuzzControl(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRing lets a process write anything into its ring and its thread slot. Another one is still served exactly.
+func FuzzRing(f *testing.F) {
+	a10, _ := Model("a10")
+	b, err := Start(Options{GPUs: []GPU{a10}, Clock: Real, Scale: 10_000})
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, evil := attach(f, b.Socket(), "good"), attach(f, b.Socket(), "evil")
+	f.Cleanup(func() { _ = b.Close() })
+	me, s := good.enter(), good.context(f, 0).null()
+	entry := func(kind uint16, cost, epoch uint64) []byte {
+		var e [entrySize]byte
+		binary.LittleEndian.PutUint64(e[entryCost:], cost)
+		binary.LittleEndian.PutUint64(e[entryEpoch:], epoch)
+		binary.LittleEndian.PutUint16(e[entryKind:], kind)
+		return e[:]
+	}
+	for kind := range uint16(10) {
+		f.Add(uint64(1), uint64(1), uint64(1), uint32(threadWaiting), entry(kind, 1, 1))
+	}
+	f.Add(uint64(1<<64-1), uint64(0), uint64(0), uint32(threadSleeping), entry(1, 1<<64-1, 1<<64-1))
+	f.Add(uint64(ringEntries+1), uint64(1<<63), uint64(5), uint32(77), entry(7, 9, 2))
+	f.Fuzz(func(t *testing.T, head, want, until uint64, state uint32, entries []byte) {
+		c := evil.context(t, 0)
+		base := contextRings
+		copy(c.page.data[base+ringFirst:base+ringSize], entries)
+		slot := thread{evil.process, processSlots}
+		evil.process.u32(processThreads).Store(uint32(until))
+		c.page.u64(base + ringWant).Store(want)
+		c.page.u64(base + ringHostDone).Store(want)
+		slot.word(threadContext).Store(c.id)
+		slot.page.u64(slot.base + threadUntil).Store(until)
+		slot.word(threadState).Store(state)
+		c.page.u64(base + ringHead).Store(head)
+		ring8(evil.bell)
+		if e := s.wait(me, s.launch(time.Microsecond)); e != 0 {
+			t.Fatalf("the good process is told %d", e)
+		}
+		if _, _, err := evil.ask(request{Op: uint32(opContextDestroy), Context: c.id}); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Munmap(c.page.data); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

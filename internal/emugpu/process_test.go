@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 }
 
 // eventually waits for something that another process or thread brings about.
-func eventually(t *testing.T, true func() bool) {
+func eventually(t *testing.T, happened func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !true(); time.Sleep(ms) {
+	for end := time.Now().Add(5 * time.Second); !happened(); time.Sleep(ms) {
 		if time.Now().After(end) {
 			t.Fatal("does not happen")
 		}

@@ -41,7 +41,7 @@ func (e *compute) arrive(s *Stream) {
 		e.dispatch()
 	case 2: // slices went by unnoticed
 		if slice := e.m.options.Slice; !e.loading && slice > 0 {
-			e.turn = e.turn.Add(e.m.now.Sub(e.turn) / slice * slice)
+			e.turn = e.m.now.Add(-(e.m.now.Sub(e.turn) % slice))
 		}
 	}
 	e.slow()
