@@ -1,0 +1,88 @@
+/* A program under test: its launches, its descriptors and threads, and what it says on stderr. */
+#ifndef WEFT_TEST_PROGRAM_H
+#define WEFT_TEST_PROGRAM_H
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "check.h"
+#include "futex.h"
+#include "gpu.h"
+#include "script.h"
+
+static struct script agent;
+
+static char said_text[4096];
+
+static inline void catch_stderr(void) {
+    char path[] = "/tmp/weft-test-err.XXXXXX";
+    int fd = mkstemp(path);
+    unlink(path);
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+}
+
+static inline const char *stderr_text(void) {
+    ssize_t n = pread(STDERR_FILENO, said_text, sizeof said_text - 1, 0);
+    said_text[n > 0 ? n : 0] = 0;
+    return said_text;
+}
+
+#define SAID(text)                                                                                                     \
+    do {                                                                                                               \
+        if (!strstr(stderr_text(), text)) {                                                                            \
+            printf("%s:%d: expected \"%s\", got \"%s\"\n", __FILE__, __LINE__, text, said_text);                         \
+            fflush(stdout);                                                                                            \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static inline void start(enum weft_class class) {
+    gpu_start();
+    gpu_use(gpu_context(0));
+    script_begin(&agent, class);
+}
+
+static inline void *launch(void *count) {
+    gpu_use(gpu_context(0));
+    for (uintptr_t i = 0; i < (uintptr_t)count; i++)
+        gpu_launch(NULL, WEFT_US, NULL);
+    return NULL;
+}
+
+static inline pthread_t launching(uintptr_t count) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, launch, (void *)count);
+    return thread;
+}
+
+static inline void launched(pthread_t thread) { pthread_join(thread, NULL); }
+
+static inline void granted_once(uint64_t epoch) {
+    pthread_t thread = launching(1);
+    script_find(&agent, WEFT_REQUEST, NULL);
+    script_grant(&agent, epoch, 0, 0);
+    launched(thread);
+}
+
+static inline int entries(const char *path) {
+    DIR *d = opendir(path);
+    int n = 0;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+static inline int threads(void) { return entries("/proc/self/task") - 2; }
+static inline int descriptors(void) { return entries("/proc/self/fd") - 3; }
+
+/* The agent goes, and another one comes. */
+static inline void restart(enum weft_class class, uint32_t held, union said *hello) {
+    script_hang_up(&agent);
+    script_accept(&agent, hello);
+    script_welcome(&agent, class, held);
+}
+
+#endif
