@@ -55,7 +55,7 @@ static void unlock(void) { pthread_mutex_unlock(&memory.lock); }
 
 static struct entry *find(uint64_t handle) {
     uint32_t i = handle & ((1u << INDEX_BITS) - 1);
-    return handle && i < memory.count && memory.entries[i].handle == handle ? &memory.entries[i] : NULL;
+    return i > 0 && i < memory.count && memory.entries[i].handle == handle ? &memory.entries[i] : NULL;
 }
 
 /* A free place in the table, or 0. */
