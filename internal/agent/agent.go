@@ -40,6 +40,7 @@ type Options struct {
 // Audit is told who may launch, by somebody who sees the launches: the broker of emulated GPUs. Allow comes before the
 // process learns of it, Revoke after it said that nothing is outstanding.
 type Audit interface {
+	Enter(pid int) // it is asked for tokens from now on
 	Allow(pid, gpu int, epoch uint64)
 	Revoke(pid, gpu int)
 	Overrun(pid, gpu int)
@@ -62,10 +63,16 @@ type Agent struct {
 	state    keeper
 	handover handover
 	events   events
-	messages struct{ in, out, token uint64 }
-	launches uint64 // of jobs that ended
-	started  time.Time
-	group    string // the agent's own control group
+	messages struct{ in, out, token, memory uint64 }
+	granted  struct { // ever
+		grants, overruns, launches uint64
+		window                     time.Duration // of the last grant
+	}
+	holders map[*session]struct{}
+	wanting int       // sessions that wait for a token
+	felt    unit.Time // when holders were last looked at
+	started time.Time
+	group   string // the agent's own control group
 
 	work    []func()  // to be done after the event at hand
 	paused  []*conn   // until their allocation may say more
@@ -100,7 +107,7 @@ type gpu struct {
 // Open starts an agent: it takes the locks of its folder and GPUs, reads what the last one left, and serves until Close.
 func Open(o Options) (*Agent, error) {
 	a := &Agent{
-		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{},
+		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{}, holders: map[*session]struct{}{},
 		logged: make(chan Event, 256), gone: make(chan struct{}), started: time.Now(), group: cgroupOf(os.Getpid()),
 	}
 	if a.o.Log == nil {
@@ -209,6 +216,9 @@ func (a *Agent) until() unit.Time {
 	if len(a.paused) > 0 {
 		until = min(until, a.clock.now().Add(pause))
 	}
+	if len(a.holders) > 0 && a.wanting > 0 {
+		until = min(until, a.felt.Add(pulse))
+	}
 	return until
 }
 
@@ -221,6 +231,7 @@ func (a *Agent) settle() {
 		a.act(a.arb.Tick(now))
 	}
 	a.resume(now)
+	a.feel(now)
 	if now >= a.second {
 		a.second = now.Add(time.Second)
 		a.look(now)
@@ -249,6 +260,7 @@ func (a *Agent) look(now unit.Time) {
 	for _, al := range a.allocs {
 		al.count(now)
 		al.listen()
+		al.sweep()
 	}
 	a.lookAtBooks(now)
 	a.measure(now)

@@ -49,6 +49,7 @@ type allocation struct {
 	pending  int            // GPUs whose ledgers have not opened its account yet
 	ready    func(error)    // told when it is open, or will never be
 	waits    map[int]int    // allocations that wait, by GPU
+	wanting  map[int]int    // sessions that wait for the token, by GPU
 	wanted   map[int]bool   // GPUs of which it was told that others wait
 	escaped  map[int]escape // processes that use its GPUs without a session
 	exports  map[exportKey]ledger.Handle
@@ -90,7 +91,7 @@ func (al *allocation) gpuAt(position uint32) *gpu {
 func (a *Agent) newAllocation(id uint64, spec Spec, gpus []*gpu) *allocation {
 	al := &allocation{
 		a: a, id: id, spec: spec, gpus: gpus, dir: filepath.Join(a.o.Dir, "alloc", strconv.FormatUint(id, 10)), listener: -1,
-		owner: peer{pid: spec.PID, uid: spec.UID, pidfd: -1}, sessions: map[uint64]*session{}, waits: map[int]int{}, wanted: map[int]bool{},
+		owner: peer{pid: spec.PID, uid: spec.UID, pidfd: -1}, sessions: map[uint64]*session{}, waits: map[int]int{}, wanting: map[int]int{}, wanted: map[int]bool{},
 		escaped: map[int]escape{}, exports: map[exportKey]ledger.Handle{}, keys: map[ledger.Handle][]exportKey{},
 		budget: credit, spent: a.clock.now(),
 	}
@@ -363,7 +364,6 @@ func (al *allocation) release(why string) {
 		s.end()
 	}
 	delete(a.allocs, al.id)
-	a.launches += al.tally.launches
 	a.act(a.arb.Forget(a.clock.now(), al.job()))
 	for _, g := range al.gpus {
 		g.ledger.Close(a.clock.now(), al.account())

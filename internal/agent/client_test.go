@@ -314,10 +314,14 @@ func (p *process) receive() wire.Message {
 	return m
 }
 
-// silent holds the agent to say nothing for a while.
+// silent holds the agent to say nothing for a while, but of windows.
 func (p *process) silent(wait time.Duration) {
 	p.Helper()
-	if m, err := p.try(wait); m != nil || err != nil {
+	m, err := p.try(wait)
+	for _, narrow := m.(*wire.Narrow); narrow; _, narrow = m.(*wire.Narrow) {
+		m, err = p.try(wait)
+	}
+	if m != nil || err != nil {
 		p.Fatalf("%T %+v %v, and nothing is to come", m, m, err)
 	}
 }
@@ -342,14 +346,14 @@ func (p *process) refused(reason wire.Refusal) {
 	}
 }
 
-// expect receives a message of a type, and skips those about windows, yields and others' wants.
+// expect receives a message of a type, and skips those about windows, yields, drops that crossed a release, and others' wants.
 func expect[M wire.Message](p *process) M {
 	p.Helper()
 	for {
 		switch m := p.receive().(type) {
 		case M:
 			return m
-		case *wire.Narrow, *wire.Yield, *wire.Wanted:
+		case *wire.Narrow, *wire.Yield, *wire.Wanted, *wire.Drop:
 		default:
 			var want M
 			p.Fatalf("%T %+v, want %T", m, m, want)

@@ -263,16 +263,16 @@ func (a *Agent) answerStats(op string) Response {
 func (a *Agent) stats() Stats {
 	now := a.clock.now()
 	s := Stats{Schema: 1, Uptime: time.Since(a.started).Seconds(), PID: os.Getpid(), Handover: milliseconds(a.handover.cost), Events: a.events.next,
-		Jobs: []Job{}, Messages: Messages{In: a.messages.in, Out: a.messages.out, Token: a.messages.token}}
-	launches := a.launches
+		Sessions: len(a.sessions), Grants: a.granted.grants, Overruns: a.granted.overruns, Launches: a.granted.launches,
+		Window: milliseconds(a.granted.window), MessagesIn: a.messages.in, MessagesOut: a.messages.out, TokenMessages: a.messages.token,
+		MemoryMessages: a.messages.memory, Jobs: []Job{}}
 	for _, id := range slices.Sorted(maps.Keys(a.allocs)) {
 		j := a.allocs[id].describe(now)
-		launches += j.Launches
 		s.Jobs = append(s.Jobs, j)
 	}
-	if launches > 0 {
-		share := 1000 * float64(a.messages.token) / float64(launches)
-		s.Messages.PerThousandRuns = &share
+	if s.Launches > 0 {
+		share := 1000 * float64(s.TokenMessages) / float64(s.Launches)
+		s.PerThousand = &share
 	}
 	for _, g := range a.gpus {
 		s.GPUs = append(s.GPUs, g.state(a, now))

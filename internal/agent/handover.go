@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft.dev/weft/internal/unit"
-	"weft.dev/weft/internal/wire"
 )
 
 // A hand-over is a message from the holder to the agent, one from it to the next, and the wake-ups of both: as much as a
@@ -20,7 +19,6 @@ import (
 type handover struct {
 	took  [samples]time.Duration // the last answers
 	count int
-	asked map[*conn]unit.Time
 	last  uint64        // session asked last
 	cost  time.Duration // as the arbiter was told
 }
@@ -36,7 +34,6 @@ const (
 
 // guess measures a question and an answer between two threads of this process, before there are others.
 func (h *handover) guess() time.Duration {
-	h.asked = map[*conn]unit.Time{}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0 // the arbiter's own default
@@ -94,17 +91,8 @@ func (a *Agent) measure(now unit.Time) {
 			break
 		}
 		h.last = s.number
-		if s.conn == nil || s.observer {
-			continue
-		}
-		if _, open := h.asked[s.conn]; !open {
-			h.asked[s.conn] = now
-			s.say(&wire.Ping{})
-		}
-	}
-	for c := range h.asked {
-		if c.closed {
-			delete(h.asked, c)
+		if !s.observer {
+			s.ping(now)
 		}
 	}
 }
@@ -126,15 +114,9 @@ func (a *Agent) following(number uint64) *session {
 	return next
 }
 
-// pong files an answer. One that nobody asked for says nothing, and one of a process that was stopped says nothing of
-// hand-overs.
-func (h *handover) pong(c *conn, now unit.Time) {
-	asked, open := h.asked[c]
-	if !open {
-		return
-	}
-	delete(h.asked, c)
-	if took := now.Sub(asked); took < mostHand {
+// add files how long an answer took. One that took long says something of its process and nothing of hand-overs.
+func (h *handover) add(took time.Duration) {
+	if took < mostHand {
 		h.took[h.count%samples] = took
 		h.count++
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"weft.dev/weft/internal/ledger"
 	"weft.dev/weft/internal/unit"
@@ -169,6 +170,15 @@ func (s *session) iteration(count uint64) {
 			s.a.note(s.event(EventKept, fmt.Sprintf("%v are in use on %s between iterations, and %v are reserved", a.Need, g.name(), a.Limit)))
 		}
 		s.a.books(g)
+	}
+}
+
+// sweep ends replays that say nothing new.
+func (al *allocation) sweep() {
+	for _, s := range al.sessions {
+		if s.conn != nil && s.stale > 0 && s.a.clock.now().Sub(s.conn.since) > time.Second {
+			s.sweep()
+		}
 	}
 }
 

@@ -64,8 +64,8 @@ func metrics(stats *Stats, classes map[string][3]histogram) string {
 		}
 	}
 	s.family("messages_total", "counter", "Messages between the agent and processes.")
-	s.value("messages_total", float64(stats.Messages.In), "direction", "in")
-	s.value("messages_total", float64(stats.Messages.Out), "direction", "out")
+	s.value("messages_total", float64(stats.MessagesIn), "direction", "in")
+	s.value("messages_total", float64(stats.MessagesOut), "direction", "out")
 	s.family("handover_seconds", "gauge", "What passing a token on costs, as measured.")
 	s.value("handover_seconds", stats.Handover/1000)
 	return s.b.String()

@@ -21,6 +21,9 @@ type session struct {
 	started  uint64 // of its process, as /proc says, to tell it from a later one of its number
 	observer bool
 	away     unit.Time // since when
+	heard    unit.Time // when it last said something
+	pinged   unit.Time // when it was asked whether it is there; 0 when it is not being asked
+	watched  unit.Time // since when it holds what others wait for; 0 when it does not
 	names    []int     // of its process in the pid namespaces, outermost first; nil until asked for
 	space    uint64    // inode of its pid namespace
 
@@ -47,6 +50,9 @@ func (c *conn) greet(m wire.Message) {
 	}
 	s.observer = hello.Flags&wire.Observer != 0
 	s.attach(c)
+	if !s.observer && c.a.o.Audit != nil {
+		c.a.o.Audit.Enter(c.peer.pid)
+	}
 	var epoch uint64
 	if resumed && hello.Epoch <= c.a.state.before {
 		epoch = hello.Epoch
@@ -62,7 +68,7 @@ func (c *conn) greet(m wire.Message) {
 // attach gives a session its connection, and its process to be watched.
 func (s *session) attach(c *conn) {
 	s.forgetProcess()
-	s.conn, c.session, s.peer, s.away = c, s, c.peer, 0
+	s.conn, c.session, s.peer, s.away, s.pinged, s.heard = c, s, c.peer, 0, 0, c.since
 	s.watchProcess()
 }
 
@@ -129,6 +135,8 @@ const grace = 200
 
 // take serves a message. It says false to one that this session may not send.
 func (s *session) take(m wire.Message) bool {
+	_, pong := m.(*wire.Pong)
+	s.hear(pong)
 	switch m := m.(type) {
 	case *wire.View:
 		s.view(m)
@@ -137,7 +145,7 @@ func (s *session) take(m wire.Message) bool {
 		s.list(m)
 		return true
 	case *wire.Pong:
-		s.a.handover.pong(s.conn, s.a.clock.now())
+		s.a.messages.token++
 		return true
 	}
 	return !s.observer && (s.takeToken(m) || s.takeMemory(m))
@@ -177,6 +185,7 @@ func (s *session) takeMemory(m wire.Message) bool {
 	default:
 		return false
 	}
+	s.a.messages.memory++
 	return true
 }
 
@@ -197,8 +206,8 @@ func (s *session) cut() {
 		return
 	}
 	s.away = s.a.clock.now()
-	s.token.wants = false
 	s.leave()
+	s.token.wants = false
 	s.forgetWaits()
 }
 

@@ -31,8 +31,13 @@ func (s *session) importShared(m *wire.Import) bool {
 	if g == nil || m.Handle == 0 {
 		return false
 	}
-	if _, known := s.pieces[m.Handle]; known {
-		return false
+	if p, known := s.pieces[m.Handle]; known {
+		if !p.stale {
+			return false
+		}
+		s.confirm(m.Handle, p)
+		s.sayMemory(m.Handle, m.GPU, wire.OK, 0)
+		return true
 	}
 	outcome := wire.Unknown
 	from, known := s.alloc.exports[exportKey{g.number, m.Key}]

@@ -116,25 +116,29 @@ type GPUState struct {
 
 // Stats are what the agent knows.
 type Stats struct {
-	Schema   int        `json:"schema"`
-	Uptime   float64    `json:"uptime_s"`
-	PID      int        `json:"pid"`
-	Handover float64    `json:"handover_ms"`
-	Messages Messages   `json:"messages"`
-	Events   int        `json:"events"`
-	Jobs     []Job      `json:"jobs"`
-	GPUs     []GPUState `json:"gpus"`
+	Schema   int     `json:"schema"`
+	Uptime   float64 `json:"uptime_s"`
+	PID      int     `json:"pid"`
+	Handover float64 `json:"handover_ms"`
+	Events   int     `json:"events"`
+	Sessions int     `json:"sessions"` // now
+
+	// Of all jobs, also of those that ended.
+	Grants         uint64   `json:"grants"`
+	Overruns       uint64   `json:"overruns"`
+	Launches       uint64   `json:"launches"`  // that processes told of when they released
+	Window         float64  `json:"window_ms"` // last told
+	MessagesIn     uint64   `json:"messages_in"`
+	MessagesOut    uint64   `json:"messages_out"`
+	TokenMessages  uint64   `json:"token_messages"` // few beside launches: what the gates save
+	MemoryMessages uint64   `json:"memory_messages"`
+	PerThousand    *float64 `json:"token_messages_per_1000_launches"`
+
+	Jobs []Job      `json:"jobs"`
+	GPUs []GPUState `json:"gpus"`
 }
 
-// Messages are how many came and went. Those about tokens are few beside launches: what the gates of the shim save.
-type Messages struct {
-	In              uint64   `json:"in"`
-	Out             uint64   `json:"out"`
-	Token           uint64   `json:"token"`
-	PerThousandRuns *float64 `json:"token_per_1000_launches"`
-}
-
-// job collects what is known of an allocation.
+// describe collects what is known of an allocation.
 func (al *allocation) describe(now unit.Time) Job {
 	t, usage := &al.tally, al.a.arb.Usage(al.job())
 	j := Job{

@@ -12,12 +12,13 @@ import (
 
 // token is what a session has and wants of its job's token, as the agent sees it.
 type token struct {
-	gpus   []int // of the machine, that it is known to the arbiter with; none when it is not
-	epoch  uint64
-	wants  bool  // asked since it was last granted
-	hung   bool  // was overrun, and has said nothing about tokens since: unknown to the arbiter
-	lost   []int // GPUs whose token was taken from it, and on which it may still compute
-	moving bool  // was told to drop since it uses other GPUs now
+	gpus    []int // of the machine, that it is known to the arbiter with; none when it is not
+	epoch   uint64
+	counted bool  // among those who wait
+	wants   bool  // asked since it was last granted
+	hung    bool  // was overrun, and has said nothing about tokens since: unknown to the arbiter
+	lost    []int // GPUs whose token was taken from it, and on which it may still compute
+	moving  bool  // was told to drop since it uses other GPUs now
 
 	asked, granted, dropped unit.Time // 0 for not
 }
@@ -66,6 +67,7 @@ func (s *session) join(epoch uint64) (decisions []arbiter.Decision, held bool) {
 		return nil, false
 	}
 	s.token.gpus, s.token.hung = gpus, false
+	s.want(s.token.wants)
 	stale := func(d arbiter.Decision) bool {
 		return d.Session == s.id() && d.Kind == arbiter.Drop && d.Reason == arbiter.Stale
 	}
@@ -83,6 +85,9 @@ func (s *session) leave() {
 	if !s.token.hung {
 		s.letGo()
 	}
+	wants := s.token.wants
+	s.want(false)
+	s.token.wants = wants // it does so still, if it joins again
 	s.token.gpus, s.token.dropped = nil, 0
 	s.a.act(s.a.arb.Leave(s.a.clock.now(), s.id()))
 }
@@ -94,11 +99,8 @@ func (s *session) request() {
 	}
 	now := s.a.clock.now()
 	if !s.token.wants {
-		s.token.wants, s.token.asked = true, now
-	}
-	if s.token.hung {
-		s.rejoin()
-		return
+		s.token.asked = now
+		s.want(true)
 	}
 	if len(s.token.gpus) > 0 {
 		s.a.act(s.a.arb.Request(now, s.id()))
@@ -108,6 +110,7 @@ func (s *session) request() {
 // released says that the process closed its gate and has nothing outstanding.
 func (s *session) released(m *wire.Released) {
 	s.alloc.tally.launches += m.Launches
+	s.a.granted.launches += m.Launches
 	if m.Epoch == 0 || m.Epoch != s.token.epoch {
 		s.clear()
 		if s.token.hung {
@@ -159,9 +162,12 @@ func (s *session) tell(d arbiter.Decision) {
 		if s.token.wants {
 			s.alloc.tally.wait.add(now.Sub(s.token.asked))
 		}
-		s.token.wants = false
+		s.want(false)
+		s.a.granted.grants++
+		s.a.granted.window = d.Window
 		s.say(&wire.Grant{Terms: wire.Terms{Epoch: d.Epoch, Lasts: lasts(now, d.Deadline), Window: nanoseconds(d.Window)}})
 	case arbiter.Narrow:
+		s.a.granted.window = d.Window
 		s.say(&wire.Narrow{Terms: wire.Terms{Epoch: d.Epoch, Window: nanoseconds(d.Window)}})
 	case arbiter.Yield:
 		s.say(&wire.Yield{Epoch: wire.Epoch{Epoch: d.Epoch}})
@@ -176,10 +182,11 @@ func (s *session) tell(d arbiter.Decision) {
 	}
 }
 
-// overrun takes the token of a process that did not release it. It is left alone until it says something about tokens
-// again, so that a gang with one hung process loses the time once and not in each of its turns.
+// overrun takes the token of a process that did not release it. It is left alone until it does, so that a gang with one hung
+// process, or a job with an endless kernel, costs the others that time once and not in each of its turns.
 func (s *session) overrun() {
 	s.alloc.tally.overruns++
+	s.a.granted.overruns++
 	for _, g := range s.token.gpus {
 		s.a.note(Event{Type: EventOverrun, Job: s.alloc.spec.Name, ID: s.alloc.id, PID: s.peer.pid, GPU: &g,
 			Text: "it did not give the token back in time: others run beside what it still computes"})
@@ -198,6 +205,8 @@ func (s *session) hold(epoch uint64) {
 	s.drop()
 	now := s.a.clock.now()
 	s.token.epoch, s.token.granted, s.token.dropped = epoch, now, 0
+	s.watched = 0
+	s.a.holders[s] = struct{}{}
 	for _, g := range s.token.gpus {
 		s.a.gpus[g].held(now, +1)
 	}
@@ -205,6 +214,23 @@ func (s *session) hold(epoch uint64) {
 		for _, g := range s.token.gpus {
 			s.a.o.Audit.Allow(s.peer.pid, g, epoch)
 		}
+	}
+}
+
+// want books whether the session, known to the arbiter, waits for the token.
+func (s *session) want(wants bool) {
+	counted := s.token.counted
+	s.token.wants = wants
+	if s.token.counted = wants && len(s.token.gpus) > 0; s.token.counted == counted {
+		return
+	}
+	change := 1
+	if counted {
+		change = -1
+	}
+	s.a.wanting += change
+	for _, g := range s.token.gpus {
+		s.alloc.wanting[g] += change
 	}
 }
 
@@ -249,6 +275,7 @@ func (s *session) drop() bool {
 	now := s.a.clock.now()
 	s.alloc.tally.hold.add(now.Sub(s.token.granted))
 	s.token.epoch = 0
+	delete(s.a.holders, s)
 	for _, g := range s.token.gpus {
 		s.a.gpus[g].held(now, -1)
 	}

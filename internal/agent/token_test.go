@@ -36,7 +36,7 @@ func TestTokenMoves(t *testing.T) {
 	if j := s.Jobs[0]; j.Name != "one" || j.Launches != 1 || j.Wait.Count != 1 || j.Preemption.Count != 1 || j.Held <= 0 || len(j.PIDs) != 1 {
 		t.Errorf("%+v", j)
 	}
-	if s.Messages.PerThousandRuns == nil {
+	if s.PerThousand == nil || s.Grants != 2 || s.TokenMessages == 0 {
 		t.Error("messages for each launch are not counted")
 	}
 }
@@ -151,6 +151,7 @@ func TestHungRank(t *testing.T) {
 // auditor notes what an agent says of who may launch.
 type auditor struct{ allow, revoke, overrun func(pid, gpu int) }
 
+func (a auditor) Enter(int)                    {}
 func (a auditor) Allow(pid, gpu int, _ uint64) { a.allow(pid, gpu) }
 func (a auditor) Revoke(pid, gpu int)          { a.revoke(pid, gpu) }
 func (a auditor) Overrun(pid, gpu int)         { a.overrun(pid, gpu) }

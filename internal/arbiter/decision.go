@@ -57,6 +57,7 @@ const (
 	Minimum         // the besteffort class is owed its minimum
 	Regroup         // the job grew by GPUs that it does not hold
 	Stale           // another session holds the GPU under a higher epoch
+	Silent          // a session of the job does not answer
 )
 
 // Decision is what a session is to be told, or for Overrun what is to be reported.

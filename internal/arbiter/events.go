@@ -51,6 +51,25 @@ func (a *Arbiter) Idle(now unit.Time, id SessionID) []Decision {
 	return a.decide()
 }
 
+// Hung says that a session does not answer: it cannot be waited for. What it holds is taken from it, and the rest of its job
+// is dropped, as kernels of ranks wait for each other. It may leave and join again.
+func (a *Arbiter) Hung(now unit.Time, id SessionID) []Decision {
+	a.begin(now)
+	s := a.sessions[id]
+	if s == nil || s.epoch == 0 {
+		return a.decide()
+	}
+	j := s.job
+	a.drop(j, Silent)
+	a.out = append(a.out, Decision{Kind: Overrun, Session: s.id, Epoch: s.epoch, Deadline: unit.Never})
+	j.usage.Overruns++
+	s.epoch = 0
+	if !j.open() {
+		a.release(j)
+	}
+	return a.decide()
+}
+
 // Usage is what a job had until now; zero for one that is unknown or forgotten.
 func (a *Arbiter) Usage(id JobID) Usage {
 	if j := a.jobs[id]; j != nil {
