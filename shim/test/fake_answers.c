@@ -253,7 +253,10 @@ API CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
 /* The driver's own look-up: by plain name, as if version and flags chose the last form that there is. */
 API CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status) {
     (void)version, (void)flags, (void)status;
-    *function = !strcmp(name, "cuMemFree") ? (void *)cuMemFree_v2 : !strcmp(name, "cuEventQuery") ? (void *)cuEventQuery : NULL;
+    *function = !strcmp(name, "cuMemFree")      ? (void *)cuMemFree_v2
+                : !strcmp(name, "cuMemAlloc")   ? (void *)cuMemAlloc_v2
+                : !strcmp(name, "cuEventQuery") ? (void *)cuEventQuery
+                                                : NULL;
     return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

@@ -36,3 +36,13 @@ test-abi: shim
 
 test-hooks: shim $(MUTANT) $(FAKES) $(HOOK_OBJ)/hooks
 	test/hooks.py $(HOOK_OBJ)/hooks $(OUT)/libweft.so $(MUTANT) $(HOOK_OBJ)/fake $(HOOKS)
+
+# The same program, bound to the versions that programs built before glibc 2.34 ask for.
+$(HOOK_OBJ)/lookups-old.o: test/lookups.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -include test/old_versions.h -c -o $@ $<
+$(HOOK_OBJ)/lookups-old: $(HOOK_OBJ)/lookups-old.o
+	$(CC) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+
+test-lookup: shim $(FAKES) $(addprefix $(HOOK_OBJ)/,lookups lookups-old libwrapper.so libneighbour.so)
+	test/lookup-test.sh $(OUT)/libweft.so $(HOOK_OBJ)
