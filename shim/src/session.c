@@ -23,7 +23,7 @@
 
 static struct {
     pthread_mutex_t beginning; /* one thread at a time begins, and makes contexts */
-    pthread_mutex_t serving;   /* held by who serves the socket: the thread for ever, once there is one */
+    _Atomic uint32_t serving;  /* 1: somebody serves the socket; the thread for ever, once there is one */
     atomic_bool known;         /* terms are valid, and never change again */
     atomic_bool threaded;
     struct weft_welcome terms;
@@ -31,7 +31,7 @@ static struct {
     _Atomic uint32_t gpus;
     _Atomic int kick; /* an eventfd; 0 before there is a thread */
     bool orphan;      /* forked by a process that had a context: the driver will refuse this one */
-} session = {.beginning = PTHREAD_MUTEX_INITIALIZER, .serving = PTHREAD_MUTEX_INITIALIZER};
+} session = {.beginning = PTHREAD_MUTEX_INITIALIZER};
 
 const struct weft_welcome *weft_session_terms(void) {
     return atomic_load_explicit(&session.known, memory_order_acquire) ? &session.terms : NULL;
@@ -137,23 +137,39 @@ void weft_session_kick(void) {
     errno = saved;
 }
 
+/* Not a mutex: to try one is a function that moved between libraries (threads.h). */
+static bool try_to_serve(void) {
+    uint32_t nobody = 0;
+    return atomic_compare_exchange_strong(&session.serving, &nobody, 1);
+}
+
+static void start_to_serve(void) {
+    while (!try_to_serve())
+        weft_futex_wait(&session.serving, 1, WEFT_NEVER);
+}
+
+static void stop_to_serve(void) {
+    atomic_store(&session.serving, 0);
+    weft_futex_wake(&session.serving);
+}
+
 void weft_session_wait(_Atomic uint32_t *done) {
     while (!atomic_load(done)) {
         if (session.threaded)
             weft_futex_wait(done, 0, WEFT_NEVER);
-        else if (pthread_mutex_trylock(&session.serving))
+        else if (!try_to_serve())
             weft_futex_wait(done, 0, WEFT_MS);
         else {
             if (!atomic_load(done))
                 serve(weft_now() + 10 * WEFT_MS);
-            pthread_mutex_unlock(&session.serving);
+            stop_to_serve();
         }
     }
 }
 
 static void begin(void) {
     weft_fork_watch();
-    pthread_mutex_lock(&session.serving);
+    start_to_serve();
     int64_t until = weft_now() + HOPE;
     weft_agent_reset();
     while (!session.known && weft_agent_hopes() && weft_now() < until)
@@ -163,7 +179,7 @@ static void begin(void) {
             weft_say("no agent at %s: runs unshared", weft_wire_path());
         weft_agent_reset();
     }
-    pthread_mutex_unlock(&session.serving);
+    stop_to_serve();
 }
 
 const struct weft_welcome *weft_session_begin(void) {
@@ -183,7 +199,7 @@ static void *run(void *unused) {
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* ns: deadlines here are shorter than the usual 50 us */
     if (weft_driver.capture_mode)
         weft_driver.capture_mode(&relaxed);
-    pthread_mutex_lock(&session.serving);
+    start_to_serve();
     for (;;)
         serve(WEFT_NEVER);
     return NULL;
@@ -255,5 +271,5 @@ void weft_session_forked(void) {
     session.gpus = 0;
     session.known = session.threaded = false;
     session.beginning = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    session.serving = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    atomic_store(&session.serving, 0);
 }

@@ -6,7 +6,7 @@
 #include "futex.h"
 
 struct CUctx_st {
-    bool destroyed;
+    atomic_bool destroyed;
 };
 struct CUstream_st {
     CUcontext context;
@@ -27,7 +27,7 @@ static struct {
     struct CUctx_st contexts[8];
     struct CUstream_st legacy[8];
     struct CUstream_st *streams;
-    CUresult broken;
+    _Atomic int broken; /* CUresult */
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread CUcontext current[16];
@@ -53,7 +53,7 @@ static int64_t end_of(CUstream stream, CUcontext context) {
 static CUresult event_create(CUevent *event, unsigned flags) {
     (void)flags;
     if (gpu.broken)
-        return gpu.broken;
+        return (CUresult)gpu.broken;
     gpu_counts.creates++;
     gpu_counts.events++;
     *event = calloc(1, sizeof **event);
@@ -82,7 +82,7 @@ static void unsafe(void) {
 
 static CUresult event_record(CUevent event, CUstream stream) {
     if (gpu.broken)
-        return gpu.broken;
+        return (CUresult)gpu.broken;
     pthread_mutex_lock(&gpu.lock);
     CUstream s = resolve(stream);
     gpu_counts.records++;
@@ -98,7 +98,7 @@ static CUresult event_record(CUevent event, CUstream stream) {
 static CUresult event_query(CUevent event) {
     gpu_counts.queries++;
     if (gpu.broken)
-        return gpu.broken;
+        return (CUresult)gpu.broken;
     pthread_mutex_lock(&gpu.lock);
     unsafe();
     int64_t at = event->at;
@@ -107,9 +107,11 @@ static CUresult event_query(CUevent event) {
 }
 
 static CUresult event_synchronize(CUevent event) {
+    pthread_mutex_lock(&gpu.lock);
     int64_t at = event->at;
+    pthread_mutex_unlock(&gpu.lock);
     if (gpu.broken)
-        return gpu.broken;
+        return (CUresult)gpu.broken;
     for (int64_t now; (now = weft_now()) < at;)
         weft_sleep(at - now);
     return CUDA_SUCCESS;
@@ -117,8 +119,10 @@ static CUresult event_synchronize(CUevent event) {
 
 static CUresult event_elapsed(float *ms, CUevent from, CUevent to) {
     if (gpu.broken)
-        return gpu.broken;
+        return (CUresult)gpu.broken;
+    pthread_mutex_lock(&gpu.lock);
     *ms = (float)((double)(to->at - from->at) / WEFT_MS);
+    pthread_mutex_unlock(&gpu.lock);
     return CUDA_SUCCESS;
 }
 
@@ -129,7 +133,7 @@ static CUresult context_get(CUcontext *context) {
 
 static CUresult context_push(CUcontext context) {
     if (gpu.broken)
-        return gpu.broken;
+        return (CUresult)gpu.broken;
     if (context->destroyed)
         gpu_counts.faults++;
     gpu_counts.pushes++;
@@ -163,6 +167,8 @@ static CUresult capture_mode(CUstreamCaptureMode *new) {
 }
 
 void gpu_start(void) {
+    for (int i = 0; i < 8; i++)
+        gpu.legacy[i].context = &gpu.contexts[i];
     weft_driver = (struct weft_driver){
         .event_create = event_create,
         .event_destroy = event_destroy,
@@ -180,7 +186,6 @@ void gpu_start(void) {
 }
 
 CUcontext gpu_context(int number) {
-    gpu.legacy[number].context = &gpu.contexts[number];
     return &gpu.contexts[number];
 }
 
@@ -198,7 +203,9 @@ CUstream gpu_stream(CUcontext context) {
 
 void gpu_destroy_stream(CUstream stream) {
     weft_stream_quit(stream);
+    pthread_mutex_lock(&gpu.lock);
     stream->destroyed = true;
+    pthread_mutex_unlock(&gpu.lock);
 }
 
 void gpu_destroy_context(CUcontext context) {
