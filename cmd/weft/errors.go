@@ -36,6 +36,7 @@ func (s *session) finish(err error) int {
 	var input *inputError
 	var missing *notFoundError
 	var unreachable *unreachableError
+	var launch *launchError
 	switch {
 	case err == nil:
 		return exitOK
@@ -48,6 +49,9 @@ func (s *session) finish(err error) int {
 	case errors.As(err, &unreachable):
 		s.finish(&unreachable.inputError)
 		return exitUnreachable
+	case errors.As(err, &launch):
+		s.finish(&launch.inputError)
+		return launch.code
 	case errors.As(err, &input) && input.json:
 		s.writeJSON(map[string]any{"error": input.faults[0], "errors": input.faults})
 		return exitBadInput

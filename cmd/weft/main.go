@@ -43,6 +43,8 @@ type commands struct {
 	Train     trainCommand     `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`
 	Predict   predictCommand   `cmd:"" help:"What would two jobs lose beside each other? Or: how right is a model?"`
 	Catalogue catalogueCommand `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
+	Agent     agentCommand     `cmd:"" help:"Serve the GPUs of this machine to several jobs, in turns."`
+	Exec      execCommand      `cmd:"" help:"Run a program as a job of the agent."`
 	Emugpu    emugpuCommand    `cmd:"" help:"Serve emulated GPUs: programs for CUDA run on any machine, and take their time."`
 	Bench     benchCommand     `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
 

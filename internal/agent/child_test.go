@@ -75,7 +75,7 @@ func flood(socket string) {
 	if err != nil || unix.Connect(fd, &unix.SockaddrUnix{Name: socket}) != nil {
 		os.Exit(0)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var number wire.Sequence
 	_, _ = unix.Write(fd, wire.Append(nil, number.Next(), &wire.Hello{}))
 	for range 20_000 {

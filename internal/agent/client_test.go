@@ -217,6 +217,7 @@ func connect(t testing.TB, socket string) *process {
 }
 
 func tryConnect(t testing.TB, socket string) (*process, error) {
+	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -350,9 +351,11 @@ func (p *process) refused(reason wire.Refusal) {
 func expect[M wire.Message](p *process) M {
 	p.Helper()
 	for {
-		switch m := p.receive().(type) {
-		case M:
-			return m
+		m := p.receive()
+		if wanted, ok := m.(M); ok {
+			return wanted
+		}
+		switch m.(type) {
 		case *wire.Narrow, *wire.Yield, *wire.Wanted, *wire.Drop:
 		default:
 			var want M

@@ -43,7 +43,7 @@ func (h *histogram) add(d time.Duration) {
 func (h *histogram) quantile(share float64) time.Duration {
 	rank := share * float64(h.count)
 	var below uint64
-	for b, n := range h.buckets {
+	for b, n := range &h.buckets {
 		below += uint64(n)
 		if n > 0 && float64(below) >= rank {
 			return edge(b)
@@ -55,7 +55,7 @@ func (h *histogram) quantile(share float64) time.Duration {
 // upTo is how many of those counted are in buckets that end at a duration or before.
 func (h *histogram) upTo(d time.Duration) uint64 {
 	var below uint64
-	for b, n := range h.buckets {
+	for b, n := range &h.buckets {
 		if n > 0 && edge(b) <= d {
 			below += uint64(n)
 		}
@@ -65,7 +65,7 @@ func (h *histogram) upTo(d time.Duration) uint64 {
 
 // merge adds all that another one counted.
 func (h *histogram) merge(o *histogram) {
-	for b, n := range o.buckets {
+	for b, n := range &o.buckets {
 		h.buckets[b] += n
 	}
 	h.count += o.count

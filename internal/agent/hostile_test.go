@@ -194,6 +194,7 @@ func TestRandomClients(t *testing.T) {
 
 // ramble is one connection of a process that means no good, or is broken.
 func ramble(t testing.TB, random *rand.Rand, socket string) {
+	t.Helper()
 	p, err := tryConnect(t, socket)
 	if err != nil {
 		return

@@ -69,12 +69,11 @@ type keeper struct {
 	file  sync.Mutex // held while it is written
 	wrote uint64     // number of the last state written, so that an older one never replaces a newer
 
-	mu      sync.Mutex
-	orders  []order
-	taken   uint64
-	ahead   struct{ epoch, session uint64 } // what the file reserves
-	wake    chan struct{}
-	closing bool
+	mu     sync.Mutex
+	orders []order
+	taken  uint64
+	ahead  struct{ epoch, session uint64 } // what the file reserves
+	wake   chan struct{}
 }
 
 // order is a state on its way to the disk.
@@ -155,7 +154,7 @@ func (k *keeper) write(o order) error {
 	if o.number < k.wrote {
 		return nil
 	}
-	text, err := json.Marshal(o.state)
+	text, err := json.Marshal(o.state) //nolint:musttag // a ledger's fields keep their names: its state has a version
 	if err != nil {
 		return fmt.Errorf("write the agent's state: %w", err)
 	}

@@ -110,6 +110,7 @@ func TestRestartUnderLoad(t *testing.T) {
 // taker takes the token, checks that it alone has it, and gives it back when told to; it connects again when it is cut off. It
 // keeps its gate open without an agent, as a process does.
 func taker(t *testing.T, socket string, holder *sync.Mutex, stop <-chan struct{}) (turns int) {
+	t.Helper()
 	var session, epoch uint64
 	give := func() {
 		if epoch > 0 {
@@ -134,6 +135,7 @@ func taker(t *testing.T, socket string, holder *sync.Mutex, stop <-chan struct{}
 
 // turn is one connection of a taker.
 func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, holder *sync.Mutex, give func(), stop <-chan struct{}) (uint64, int) {
+	t.Helper()
 	if p.trySend(&wire.Hello{Session: session, Epoch: *epoch, GPUs: 1}) != nil {
 		return session, turns
 	}

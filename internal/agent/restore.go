@@ -50,7 +50,8 @@ func (a *Agent) read() (*state, error) {
 		return nil, fmt.Errorf("read the agent's state: %w", err)
 	}
 	s := &state{}
-	if err = json.Unmarshal(text, s); err == nil && s.Version != stateVersion {
+	err = json.Unmarshal(text, s) //nolint:musttag // as it was written
+	if err == nil && s.Version != stateVersion {
 		err = fmt.Errorf("version %d, this agent reads %d", s.Version, stateVersion)
 	}
 	if err == nil {

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"weft.dev/weft/internal/agent"
+	"weft.dev/weft/internal/trace"
+	"weft.dev/weft/internal/unit"
+)
+
+// execCommand runs a program under the agent, in this process.
+type execCommand struct {
+	Socket    string      `env:"WEFT_DIR" placeholder:"DIR" help:"The agent's folder, or that of an allocation to join. Default: /run/weft, or weft in the user's runtime folder."`
+	Name      string      `placeholder:"N" help:"Name of the job. Default: that of the program."`
+	GPU       []string    `name:"gpu" default:"0" placeholder:"0,1" help:"GPUs of the job: numbers or UUIDs."`
+	Class     string      `enum:"guaranteed,burstable,besteffort" default:"burstable" help:"How far it may be held back for others: guaranteed, burstable or besteffort."`
+	Weight    int         `default:"1" help:"Its share within its class, relative to others: 1 to 1000."`
+	Reserved  *unit.Bytes `placeholder:"4GiB" help:"Memory of each GPU that is always its own. Default: a quarter of the GPU, or none beside --peak."`
+	Peak      *unit.Bytes `placeholder:"8GiB" help:"Memory of each GPU that it uses at most beyond that, within an iteration."`
+	Cooperate bool        `help:"It hands unused memory over at its iterations (weft.torch, weft_iteration): its peak is lent to others meanwhile."`
+	Command   []string    `arg:"" passthrough:"" placeholder:"CMD" help:"The program and its arguments, after --."`
+}
+
+// Help is what weft exec --help adds.
+func (execCommand) Help() string {
+	return `weft exec becomes the program: its pid, signals and exit code are the program's own. The job ends when the program and
+what it started end. Exit codes before that: 2 bad input, 4 no agent, 125 trouble of weft, 126 not executable, 127 not found.
+
+Examples:
+  weft exec --socket /tmp/weft --gpu 0 --class guaranteed --reserved 6GiB -- python3 train.py
+  weft exec --socket /tmp/weft --class besteffort --reserved 1GiB --peak 4GiB --cooperate -- ./probe`
+}
+
+// Exit codes of what comes before the program.
+const (
+	exitTrouble       = 125
+	exitNotExecutable = 126
+	exitNoProgram     = 127
+)
+
+// launchError is why a program cannot be run, with the exit code that shells have for it.
+type launchError struct {
+	inputError
+	code int
+}
+
+func (e *launchError) Unwrap() error { return nil }
+
+// Run implements the command.
+func (c *execCommand) Run(ctx context.Context, s *session) error {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	path, err := findProgram(c.Command)
+	if err != nil {
+		return err
+	}
+	folder, err := libraries()
+	if err != nil {
+		return troubled(err)
+	}
+	if strings.ContainsAny(folder, ": ") {
+		return troubled(trace.Errors{{Code: "library_path", File: folder, Message: "a blank or colon in the folder of libweft.so",
+			Why: "the loader takes them for the end of a name", Fix: "name another folder in WEFT_LIB"}})
+	}
+	warn(s, path)
+	dir, err := c.join(ctx)
+	if err != nil {
+		return err
+	}
+	environment, err := jobEnvironment(os.Environ(), folder, dir)
+	if err != nil {
+		return troubled(err)
+	}
+	err = syscall.Exec(path, c.Command, environment)
+	return &launchError{inputError{trace.Errors{{Code: "not_executable", File: path, Message: fmt.Sprintf("%s: %v", c.Command[0], err),
+		Fix: "check the file's format and its #! line"}}, false}, exitNotExecutable}
+}
+
+// troubled is a fault of weft's own.
+func troubled(err error) error {
+	faults := faultsIn(err)
+	if len(faults) == 0 {
+		faults = trace.Errors{{Code: "failed", File: "weft exec", Message: err.Error()}}
+	}
+	return &launchError{inputError{faults, false}, exitTrouble}
+}
+
+// findProgram is the file that a command names.
+func findProgram(command []string) (string, error) {
+	if len(command) == 0 {
+		return "", asInput(flagError("CMD", "", "no program", "weft exec runs one", "weft exec -- python3 train.py"), false)
+	}
+	path, err := exec.LookPath(command[0])
+	switch {
+	case err == nil || errors.Is(err, exec.ErrDot):
+		return path, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", &launchError{inputError{trace.Errors{{Code: "not_executable", File: command[0], Message: command[0] + " is not executable",
+			Fix: "chmod +x " + shellWord(command[0])}}, false}, exitNotExecutable}
+	}
+	return "", &launchError{inputError{trace.Errors{{Code: "no_program", File: command[0], Message: command[0] + " was not found",
+		Fix: "check its spelling, or write its path"}}, false}, exitNoProgram}
+}
+
+// join is the folder of the allocation: the one named, or a new one of the agent there, which ends with this process.
+func (c *execCommand) join(ctx context.Context) (string, error) {
+	dir, err := filepath.Abs(cmp.Or(c.Socket, defaultDir()))
+	if err != nil {
+		return "", troubled(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, agent.SocketName)); err == nil {
+		return dir, nil
+	}
+	class, err := agent.ParseClass(c.Class)
+	if err != nil {
+		return "", troubled(err)
+	}
+	spec := &agent.Spec{Name: cmp.Or(c.Name, filepath.Base(c.Command[0])), GPUs: c.GPU, Class: class, Weight: c.Weight,
+		Reserved: memoryOr(c.Reserved, agent.Default), Peak: memoryOr(c.Peak, agent.Default), Cooperates: c.Cooperate, UID: os.Geteuid(), PID: os.Getpid()}
+	answer, err := agentAt{dir}.ask(ctx, agent.Request{Op: agent.OpAllocate, Spec: spec}, false)
+	var input *inputError
+	var unreachable *unreachableError
+	if err != nil && !errors.As(err, &input) && !errors.As(err, &unreachable) {
+		return "", troubled(err)
+	}
+	return answer.Dir, err
+}
+
+func memoryOr(b *unit.Bytes, otherwise unit.Bytes) unit.Bytes {
+	if b == nil {
+		return otherwise
+	}
+	return *b
+}
+
+// jobEnvironment is the environment of a job: its own, with the library preloaded after what it preloads itself, and with
+// what the allocation's folder names.
+func jobEnvironment(environment []string, libraries, allocation string) ([]string, error) {
+	set := func(name string, value func(old string) string) {
+		prefix := name + "="
+		i := slices.IndexFunc(environment, func(v string) bool { return strings.HasPrefix(v, prefix) })
+		if i < 0 {
+			environment = append(environment, prefix+value(""))
+			return
+		}
+		environment[i] = prefix + value(environment[i][len(prefix):])
+	}
+	library := filepath.Join(libraries, "libweft.so")
+	set("WEFT_SOCKET", func(string) string { return filepath.Join(allocation, agent.SocketName) })
+	set("LD_PRELOAD", func(own string) string {
+		if slices.Contains(strings.FieldsFunc(own, func(r rune) bool { return r == ':' || r == ' ' }), library) {
+			return own
+		}
+		return strings.TrimPrefix(own+":"+library, ":")
+	})
+	text, err := os.ReadFile(filepath.Join(allocation, agent.EnvName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		set(name, func(own string) string {
+			if name == "LD_LIBRARY_PATH" && own != "" {
+				return value + ":" + own
+			}
+			return value
+		})
+	}
+	return environment, nil
+}
+
+// warn says where a program will lose the preloaded library, as far as its file tells.
+func warn(s *session, path string) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return
+	}
+	if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 && os.Geteuid() != 0 {
+		_, _ = fmt.Fprintf(s.stderr, "weft: %s is setuid: the loader drops preloaded libraries, it runs unshared\n", path)
+	}
+	if static(path) {
+		_, _ = fmt.Fprintf(s.stderr, "weft: %s is linked statically: no library can be preloaded, it runs unshared\n", path)
+	}
+}
+
+// static says whether a program, or the interpreter of a script, has no dynamic loader.
+func static(path string) bool {
+	head := make([]byte, 256)
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read from
+	n, _ := f.Read(head)             // an empty file is no program
+	if line, is := bytes.CutPrefix(head[:n], []byte("#!")); is {
+		line, _, _ = bytes.Cut(line, []byte("\n"))
+		fields := strings.Fields(string(line))
+		return len(fields) > 0 && fields[0] != path && static(fields[0])
+	}
+	program, err := elf.NewFile(f)
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
