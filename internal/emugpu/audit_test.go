@@ -96,7 +96,7 @@ func TestTwoHoldersAreToldExactly(t *testing.T) {
 			before := a.totals.TwoHolders
 			a.launch(&attachment{pid: s.pid}, 0, s.epoch, at)
 			want := slices.ContainsFunc(past, func(p stamp) bool { return p.pid != s.pid && p.epoch > s.epoch && p.first < at })
-			if got := a.totals.TwoHolders > before; got != want && !tied(past, s) {
+			if got := a.totals.TwoHolders > before; got && !want || want && !got && !tied(past, s) {
 				t.Fatalf("%+v after %+v: %v", s, past, got)
 			}
 			past = append(past, s)
@@ -161,6 +161,23 @@ func TestAuditIsOfLaunches(t *testing.T) {
 	s.wait(me, n)
 	if v := b.Stats().Verdict; v.Launches != 2 || v.Outside != 2 {
 		t.Errorf("%+v, want 2 launches", v)
+	}
+}
+
+// TestLastLaunchesAreJudged: a process that ends without waiting for what it launched.
+func TestLastLaunchesAreJudged(t *testing.T) {
+	for _, clock := range []Clock{Real, Virtual} {
+		b := start(t, 1, Options{Clock: clock})
+		a := openAudit(t, b)
+		d := attach(t, b.Socket(), "a")
+		a.Enter(d.pid)
+		d.enter()
+		d.context(t, 0).null().launch(ms)
+		d.close()
+		eventually(t, func() bool { return len(b.Stats().Processes) == 1 && b.Stats().Processes[0].Ended })
+		if v := b.Stats().Verdict; v.Outside != 1 {
+			t.Errorf("%v: %+v", clock, v)
+		}
 	}
 }
 

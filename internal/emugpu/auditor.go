@@ -11,7 +11,6 @@ const maxExamples = 8
 type auditor struct {
 	page     *page
 	opened   bool
-	since    unit.Time
 	newest   []newest
 	totals   Verdict
 	examples []Violation
@@ -57,17 +56,10 @@ func newAuditor(gpus int) (*auditor, error) {
 	return &auditor{page: p, newest: make([]newest, gpus)}, nil
 }
 
-// open starts to judge.
-func (a *auditor) open(now unit.Time) {
-	if !a.opened {
-		a.opened, a.since = true, now
-	}
-}
-
 // launch judges one launch. Launches of a GPU come in the order of their submission, but for those that their process
 // published late.
 func (a *auditor) launch(p *attachment, gpu int, epoch uint64, at unit.Time) {
-	if !a.opened || at < a.since {
+	if !a.opened {
 		return
 	}
 	a.count(p, func(v *Verdict) { v.Launches++ })

@@ -39,10 +39,10 @@ func TestVirtualTimeIsTheSumOfCosts(t *testing.T) {
 	}
 }
 
-// TestVirtualTimeIsDeterministic runs three threads of two processes that compete, thrice.
+// TestVirtualTimeIsDeterministic runs three threads of two processes that compete, ten times.
 func TestVirtualTimeIsDeterministic(t *testing.T) {
 	var first []unit.Time
-	for range 3 {
+	for range 10 {
 		var ends [3]unit.Time
 		b := start(t, 1, Options{Clock: Virtual, Slice: ms, Slowdown: map[model.Pair]float64{{Of: "x", Beside: "y"}: 1.3}})
 		drivers := []*driver{attach(t, b.Socket(), "x"), attach(t, b.Socket(), "y")}
@@ -137,6 +137,7 @@ func TestEventsHaveComputedTimes(t *testing.T) {
 	s.launch(3 * ms)
 	n := s.push(arrival{kind: uint16(model.RecordEvent), number: 7, cost: 1})
 	other.push(arrival{kind: uint16(model.Wait), epoch: uint64(x.id), number: uint32(s.ring), cost: n})
+	other.push(arrival{kind: uint16(model.Wait), epoch: uint64(x.id) | 1<<32, number: uint32(s.ring), cost: 1000}) // no such context
 	other.launch(2 * ms)
 	m := other.push(arrival{kind: uint16(model.RecordEvent), number: 8, cost: 5})
 	other.wait(me, m)
@@ -222,6 +223,9 @@ func TestStreamsAreHandedOutAgain(t *testing.T) {
 	}
 	if n := again.launch(ms); n != 2 || again.wait(me, n) != 0 {
 		t.Errorf("entry %d of a ring that was used", n)
+	}
+	if g := b.Stats().GPUs[0]; g.Busy != 2*ms || g.Launches != 2 {
+		t.Errorf("%+v", g)
 	}
 	for range maxStreams - 3 {
 		c.stream(t)

@@ -229,7 +229,7 @@ func (s *session) eventNext(q *request, r *reply) {
 }
 
 func (s *session) auditOpen(*request, *reply) {
-	s.b.audit.open(s.b.model.Now())
+	s.b.audit.opened = true
 	s.send(s.b.audit.page.fd)
 }
 

@@ -62,3 +62,13 @@ func BenchmarkLaunchInC(b *testing.B) {
 	perLaunch, _ := runClient(b, program, broker.Socket(), 1, b.N, 0)
 	b.ReportMetric(perLaunch, "ns/launch")
 }
+
+// BenchmarkWait is how long it takes to launch a kernel of 10 us and to learn that it ended.
+func BenchmarkWait(b *testing.B) {
+	broker := start(b, 1, Options{})
+	d := attach(b, broker.Socket(), "a")
+	me, s := d.enter(), d.context(b, 0).null()
+	for b.Loop() {
+		s.wait(me, s.launch(10*time.Microsecond))
+	}
+}

@@ -102,6 +102,21 @@ func TestFaultLost(t *testing.T) {
 	}
 }
 
+// TestEndedWorkLetsOthersGoOn: the broker had foreseen a later end for who waits.
+func TestEndedWorkLetsOthersGoOn(t *testing.T) {
+	b := start(t, 1, Options{FIFO: true})
+	d := attach(t, b.Socket(), "a")
+	me, long, s := d.enter(), d.context(t, 0), d.context(t, 0).null()
+	long.null().launch(time.Hour)
+	ended := make(chan status)
+	go func() { ended <- s.wait(me, s.launch(ms)) }()
+	time.Sleep(5 * ms)
+	d.do(t, request{Op: uint32(opContextDestroy), Context: long.id})
+	if e := <-ended; e != 0 {
+		t.Errorf("status %d", e)
+	}
+}
+
 func TestFaultSlow(t *testing.T) {
 	b := start(t, 1, Options{})
 	d := attach(t, b.Socket(), "a")

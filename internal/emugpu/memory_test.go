@@ -50,6 +50,9 @@ func TestMemoryIsExact(t *testing.T) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
+	if _, err := d.alloc(0, 1); err != nil {
+		t.Fatal(err)
+	}
 	for _, huge := range []uint64{1 << 62, 1 << 63, 1<<64 - 1} {
 		if _, _, err := d.ask(request{Op: uint32(opMemAlloc), A: huge}); statusOf(err) != statusOOM {
 			t.Errorf("%d bytes: %v", huge, err)

@@ -20,7 +20,6 @@ type compute struct {
 	turn    unit.Time // when the present slice began
 	since   unit.Time // up to when work and accounts are brought
 	factor  int64     // slowdown of the running context, in thousandths
-	carry   int64     // thousandths of work below a nanosecond
 }
 
 // thousand is a slowdown of 1.
@@ -71,7 +70,7 @@ func (e *compute) end() unit.Time {
 	if e.factor == thousand {
 		return e.since.Add(s.left)
 	}
-	return e.since.Add(time.Duration((int64(s.left)*e.factor - e.carry + thousand - 1) / thousand))
+	return e.since.Add(time.Duration((int64(s.left)*e.factor - s.carry + thousand - 1) / thousand))
 }
 
 // fire does what is due at the present instant.
@@ -89,7 +88,6 @@ func (e *compute) fire() {
 		if s.queue.at(0).Kind != Device {
 			c.usage.Kernels++
 		}
-		e.carry = 0
 		e.m.end(s)
 		e.m.look(s)
 		e.m.settle() // the stream's next kernel keeps the turn
@@ -118,7 +116,7 @@ func (e *compute) pass(c *Context) {
 
 // dispatch starts the turn of the context that is to run next.
 func (e *compute) dispatch() {
-	e.since, e.loading, e.carry = e.m.now, false, 0
+	e.since, e.loading = e.m.now, false
 	if len(e.round) == 0 {
 		return
 	}
@@ -190,9 +188,9 @@ func (e *compute) touch() {
 		s.left -= passed
 		return
 	}
-	work := int64(passed)*thousand + e.carry
+	work := int64(passed)*thousand + s.carry
 	s.left = max(0, s.left-time.Duration(work/e.factor))
-	e.carry = work % e.factor
+	s.carry = work % e.factor
 }
 
 // forget removes a closed context.

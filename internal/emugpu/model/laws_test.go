@@ -166,6 +166,12 @@ func TestLaws(t *testing.T) {
 func TestLookingChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSchedule(t)
+		s.options.Slowdown = map[Pair]float64{}
+		for i := range s.contexts {
+			for j := range s.contexts {
+				s.options.Slowdown[Pair{fmt.Sprint(i), fmt.Sprint(j)}] = rapid.Float64Range(1, 3).Draw(t, "slowdown")
+			}
+		}
 		plain := s.run(nothing)
 		looked := s.run(func(m *Model, streams []*Stream) {
 			for i, st := range streams {

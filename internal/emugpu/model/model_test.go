@@ -225,6 +225,44 @@ func TestUtilisation(t *testing.T) {
 	}
 }
 
+func TestSliceRunsAlsoAlone(t *testing.T) {
+	m := New(Options{GPUs: 1, Slice: 2 * ms})
+	kernels(m, m.Open(0, "a"), 1, 100*ms)
+	m.Advance(unit.Time(7 * ms))
+	late := kernels(m, m.Open(0, "b"), 1, ms)
+	if at := ended(t, m, late, 1); at != unit.Time(9*ms) { // a's fourth slice ends at 8 ms
+		t.Errorf("ends at %v, want 9ms", time.Duration(at))
+	}
+}
+
+func TestClosedContextNeedsNoSwitch(t *testing.T) {
+	m := New(Options{GPUs: 1, Switch: ms})
+	a := m.Open(0, "a")
+	kernels(m, a, 1, ms)
+	m.Advance(unit.Time(ms))
+	m.Close(a)
+	if at := ended(t, m, kernels(m, m.Open(0, "b"), 1, ms), 1); at != unit.Time(2*ms) {
+		t.Errorf("ends at %v, want 2ms", time.Duration(at))
+	}
+}
+
+func TestForgottenStreams(t *testing.T) {
+	m := New(Options{GPUs: 1, Slice: ms})
+	c := m.Open(0, "a")
+	s, waits := kernels(m, c, 1, ms), m.Stream(c, 0)
+	m.Submit(waits, Op{Kind: Wait, On: s, Entry: 2})
+	m.Forget(s) // has work
+	m.Advance(unit.Time(5 * ms))
+	if waits.Done() != 0 || s.Done() != 1 {
+		t.Fatalf("%d and %d ended", waits.Done(), s.Done())
+	}
+	m.Forget(s)
+	m.Submit(waits, Op{Kind: Wait, On: s, Entry: 3})
+	if waits.Done() != 2 || len(c.all) != 1 {
+		t.Errorf("%d ended, %d streams", waits.Done(), len(c.all))
+	}
+}
+
 // BenchmarkKernels is the cost of one kernel from submission to its end, with two contexts that take turns.
 func BenchmarkKernels(b *testing.B) {
 	m := New(Options{GPUs: 4, Slice: 2 * ms, Switch: 50 * us})

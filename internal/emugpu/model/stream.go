@@ -61,6 +61,7 @@ type Stream struct {
 	done     uint64      // how many ended
 	total    time.Duration
 	left     time.Duration // of the front, once it waits for an engine
+	carry    int64         // thousandths of a nanosecond of its time that are no nanosecond of its work yet
 	entered  bool          // the front waits for an engine or is on it
 	hostDone uint64
 	waiters  []*Stream // whose front waits for this stream
@@ -149,7 +150,7 @@ func (m *Model) begin(s *Stream) bool {
 
 func (m *Model) enter(s *Stream, op *entry) {
 	m.ticket++
-	s.entered, s.left, s.ticket = true, op.Cost, m.ticket
+	s.entered, s.left, s.carry, s.ticket = true, op.Cost, 0, m.ticket
 }
 
 // end takes the front off its stream.
