@@ -111,6 +111,7 @@ struct CUctx_st {
     unsigned flags, api, users; // users: retained (primary) or attached
     bool primary;
     CUstream streams[EMU_STREAMS]; // by ring; 0 is the NULL stream. Under driver.lock
+    _Atomic uint32_t rings;        // above every ring ever used
     _Atomic uint64_t seen[EMU_STREAMS]; // the NULL stream waits for this entry of the ring already
     uint32_t events_free[EMU_EVENTS], events_count, events_used;
     size_t limits[CU_LIMIT_MAX];

@@ -68,7 +68,8 @@ static CUresult push_after_null(CUstream s)
 static CUresult push_after_all(CUstream s)
 {
     CUcontext c = s->context;
-    for (uint32_t i = 1; i < EMU_STREAMS; i++) {
+    uint32_t rings = atomic_load_explicit(&c->rings, memory_order_acquire);
+    for (uint32_t i = 1; i < rings; i++) {
         CUstream other = __atomic_load_n(&c->streams[i], __ATOMIC_ACQUIRE);
         if (other == NULL || (other->flags & CU_STREAM_NON_BLOCKING) != 0)
             continue;
@@ -110,6 +111,8 @@ void stream_bind(CUstream s, CUcontext context, uint32_t ring)
     s->id = ++driver.last_id;
     pthread_mutex_init(&s->lock, NULL);
     __atomic_store_n(&context->streams[ring], s, __ATOMIC_RELEASE);
+    if (ring >= atomic_load(&context->rings))
+        atomic_store(&context->rings, ring + 1);
 }
 
 // thread_stream is the calling thread's own stream in a context, made at the first use.
