@@ -147,7 +147,10 @@ func (a *Agent) open() error {
 	for i, g := range a.o.Machine.GPUs() {
 		a.gpus = append(a.gpus, &gpu{GPU: g, number: i, ledger: ledger.New(g.Usable, a.o.Chunk), waits: map[ledger.Request]*wait{}, foreign: map[int]unit.Bytes{}})
 	}
-	a.o.Arbiter.Handover = a.handover.guess()
+	if a.handover.cost = a.o.Arbiter.Handover; a.handover.cost == 0 {
+		a.handover.cost = firstHand
+	}
+	a.o.Arbiter.Handover = a.handover.cost
 	if err := a.restore(); err != nil {
 		return err
 	}

@@ -1,12 +1,8 @@
 package agent
 
 import (
-	"encoding/binary"
-	"runtime"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"weft.dev/weft/internal/unit"
 )
@@ -28,52 +24,13 @@ const (
 	atOnce       = 8                     // processes asked each second
 	launch       = 20 * time.Microsecond // from a shim's thread that reads the grant to the one that launches
 	leastHand    = 40 * time.Microsecond
-	mostHand     = time.Millisecond // more is not the cost of a hand-over but a machine in trouble
-	firstSamples = 16               // answers before they count
+	firstHand    = 140 * time.Microsecond // until it is measured: as two cores were found to take
+	mostHand     = time.Millisecond       // more is not the cost of a hand-over but a machine in trouble
+	firstSamples = 16                     // answers before they count
 )
-
-// guess measures a question and an answer between two threads of this process, before there are others.
-func (h *handover) guess() time.Duration {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0 // the arbiter's own default
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread()
-		var b [8]byte
-		for {
-			if n, err := unix.Read(pair[1], b[:]); err != nil || n == 0 {
-				break
-			}
-			_, _ = unix.Write(pair[1], b[:]) // the other end is there or has ended this
-		}
-		_ = unix.Close(pair[1])
-	}()
-	var took []time.Duration
-	for range 2 * samples {
-		began := time.Now()
-		b := binary.NativeEndian.AppendUint64(nil, 1)
-		if _, err := unix.Write(pair[0], b); err != nil {
-			break
-		}
-		if _, err := unix.Read(pair[0], b); err != nil {
-			break
-		}
-		took = append(took, time.Since(began))
-	}
-	_ = unix.Close(pair[0])
-	<-ended
-	h.cost = cost(took)
-	return h.cost
-}
 
 // cost is what a hand-over costs by the times that answers took.
 func cost(took []time.Duration) time.Duration {
-	if len(took) == 0 {
-		return 0
-	}
 	slices.Sort(took)
 	return min(max(took[len(took)/2]+launch, leastHand), mostHand)
 }

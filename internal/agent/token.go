@@ -21,6 +21,7 @@ type token struct {
 	moving  bool  // was told to drop since it uses other GPUs now
 
 	asked, granted, dropped unit.Time // 0 for not
+	ends                    unit.Time // of the grant by itself
 }
 
 // use says on which GPUs the process has contexts from now on. A session that holds a token gives it back first.
@@ -119,11 +120,14 @@ func (s *session) released(m *wire.Released) {
 		return
 	}
 	now := s.a.clock.now()
+	due := s.token.ends // a process cannot run longer beyond its time than that is past
 	if s.token.dropped > 0 {
 		s.alloc.tally.preemption.add(now.Sub(s.token.dropped))
+		due = min(due, s.token.dropped)
 	}
+	overrun := min(duration(m.Overrun), max(0, now.Sub(due)))
 	s.letGo()
-	s.a.act(s.a.arb.Released(now, s.id(), m.Epoch, duration(m.Used), duration(m.Overrun)))
+	s.a.act(s.a.arb.Released(now, s.id(), m.Epoch, duration(m.Used), overrun))
 	switch {
 	case !s.token.moving:
 	case s.token.epoch == 0:
@@ -159,6 +163,7 @@ func (s *session) tell(d arbiter.Decision) {
 	switch d.Kind {
 	case arbiter.Grant:
 		s.hold(d.Epoch)
+		s.token.ends = d.Deadline
 		if s.token.wants {
 			s.alloc.tally.wait.add(now.Sub(s.token.asked))
 		}
@@ -204,7 +209,7 @@ func (s *session) overrun() {
 func (s *session) hold(epoch uint64) {
 	s.drop()
 	now := s.a.clock.now()
-	s.token.epoch, s.token.granted, s.token.dropped = epoch, now, 0
+	s.token.epoch, s.token.granted, s.token.dropped, s.token.ends = epoch, now, 0, unit.Never
 	s.watched = 0
 	s.a.holders[s] = struct{}{}
 	for _, g := range s.token.gpus {
