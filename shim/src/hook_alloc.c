@@ -20,15 +20,13 @@ ALLOC(cuMemAllocManaged, WEFT_FAMILY_MANAGED, CUdeviceptr, (size_t bytes, unsign
       (address, bytes, flags))
 
 /* Taken off the books before the driver may give the address to another thread, and entered again if it refuses. What is
- * not in the books may come from a pool. */
+ * not in the books may come from a pool, which gives memory back at a synchronisation. */
 #define FREE(name, address_type)                                                                                       \
     HOOK(name, address_type address) {                                                                                 \
         struct weft_piece *piece = weft_books_take(WEFT_SPACE_ADDRESS, address);                                       \
         CUresult result = weft_freed(piece, REAL(name)(address), WEFT_SPACE_ADDRESS, address);                         \
-        if (!piece && address && result == CUDA_SUCCESS) {                                                             \
+        if (!piece && address && result == CUDA_SUCCESS)                                                               \
             weft_pools_touched();                                                                                      \
-            weft_pools_synced();                                                                                       \
-        }                                                                                                              \
         return result;                                                                                                 \
     }
 

@@ -23,7 +23,9 @@ $(HOOK_OBJ)/mutant/lookup.o: src/lookup.c
 $(MUTANT): $(HOOK_OBJ)/mutant/lookup.o $(filter-out %/lookup.o,$(call objects,$(WEFT_SRC))) src/libweft.map
 	$(CC) -shared -o $@ $(filter %.o,$^) -Wl,--version-script=src/libweft.map $(LDFLAGS) $(LDLIBS)
 
-$(HOOK_OBJ)/hooks $(HOOK_OBJ)/lookups $(HOOK_OBJ)/free_mix $(HOOK_OBJ)/books: $(HOOK_OBJ)/%: $(HOOK_OBJ)/%.o
+$(HOOK_OBJ)/hooks $(HOOK_OBJ)/lookups: $(HOOK_OBJ)/%: $(HOOK_OBJ)/%.o
+	$(CC) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+$(HOOK_OBJ)/memory: $(HOOK_OBJ)/memory.o $(EMU)/libcuda.so.1
 	$(CC) -o $@ $^ $(LDFLAGS) $(LDLIBS)
 $(HOOK_OBJ)/lib%.so: $(HOOK_OBJ)/%.o
 	$(CC) -shared -o $@ $^ $(LDLIBS)
@@ -46,3 +48,6 @@ $(HOOK_OBJ)/lookups-old: $(HOOK_OBJ)/lookups-old.o
 
 test-lookup: shim $(FAKES) $(addprefix $(HOOK_OBJ)/,lookups lookups-old libwrapper.so libneighbour.so)
 	test/lookup-test.sh $(OUT)/libweft.so $(HOOK_OBJ)
+
+test-memory: shim emu $(HOOK_OBJ)/memory
+	test/emulated.py $(WEFT) $(OUT) $(HOOK_OBJ)/memory
