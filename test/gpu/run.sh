@@ -26,6 +26,15 @@ finish() {
   echo "logs: $logs" >&2
 }
 
+# Whether there is a driver that programs would find, before anything is built for it.
+has_driver() {
+  local folder
+  while IFS= read -r -d : folder; do
+    [[ -e $folder/libcuda.so.1 ]] && return
+  done <<<"${LD_LIBRARY_PATH:-}:"
+  ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
+}
+
 build() {
   if command -v go >/dev/null; then
     make build >"$logs/build.log" 2>&1 || refuse "make build failed, see $logs/build.log"
@@ -71,7 +80,7 @@ start_agent() {
 managed() {
   local name=$1 class=$2
   shift 2
-  timeout 60 "$BIN/weft" exec --socket "$socket" --name "$name" --class "$class" --reserved 2GiB --peak 2GiB -- "$@" \
+  timeout 60 "$BIN/weft" exec --socket "$socket" --name "$name" --class "$class" --reserved 2GiB -- "$@" \
     >"$logs/$name.json" 2>"$logs/$name.log"
 }
 
@@ -166,12 +175,11 @@ preemption() {
 kill_holder() {
   managed ping-killed guaranteed "${ping[@]}" --seconds 4 &
   local pinger=$!
-  setsid "$BIN/weft" exec --socket "$socket" --name victim --class besteffort --reserved 1GiB --peak 1GiB -- \
+  setsid "$BIN/weft" exec --socket "$socket" --name victim --class besteffort --reserved 1GiB -- \
     "$LIB/weft-probe" stream --kernel-us 200 --seconds 30 >/dev/null 2>"$logs/victim.log" &
   local victim=$!
   sleep 2
-  kill -9 -- "-$victim" 2>/dev/null || true
-  wait "$victim" 2>/dev/null || true
+  { kill -9 -- "-$victim" && wait "$victim"; } 2>/dev/null || true
   wait "$pinger" || true
   row 'holder killed: longest wait' "$(calc "$(number launch_max_us "$logs/ping-killed.json") / 1000")" ms '<=' 100
 }
@@ -181,8 +189,7 @@ kill_agent() {
   managed orphan guaranteed "${high[@]}" &
   local orphan=$! code=0
   sleep 2
-  kill -9 "$agent"
-  wait "$agent" 2>/dev/null || true
+  { kill -9 "$agent" && wait "$agent"; } 2>/dev/null || true
   sleep 1
   start_agent
   wait "$orphan" || code=$?
@@ -190,6 +197,7 @@ kill_agent() {
   row 'agent killed: longest iteration' "$(number iteration_max_ms "$logs/orphan.json")" ms '<=' 1000
 }
 
+has_driver || refuse "no GPU here: the CUDA driver, libcuda.so.1, is not installed"
 build
 "$LIB/weft-probe" memory --most 1MiB --piece 1MiB >"$logs/gpu.json" 2>"$logs/gpu.log" || refuse "no usable GPU here: $(tail -1 "$logs/gpu.log")"
 trap finish EXIT
@@ -197,7 +205,7 @@ echo "$(calc "$(number total_bytes "$logs/gpu.json") / 2^30") GiB GPU${WEFT_EMU_
 printf '%-34s %14s %-5s %10s\n' CHECK RESULT '' LIMIT
 conform conformance "$LIB/conformance"
 start_agent
-conform conformance-weft "$BIN/weft" exec --socket "$socket" --name conformance --reserved "$LIMIT" --peak "$LIMIT" -- \
+conform conformance-weft "$BIN/weft" exec --socket "$socket" --name conformance --reserved "$LIMIT" -- \
   "$LIB/conformance" --expect-limit "$LIMIT"
 launch_cost
 stream_cost
