@@ -61,8 +61,7 @@ type agentStatsCommand struct {
 
 // Help is what weft agent stats --help adds.
 func (agentStatsCommand) Help() string {
-	return `SHARE is the part of the time in which the GPU's token was held that the job held it, WAIT P99 how long it waited for
-it, DRAIN P99 how long it took to give it back when told to.
+	return `SHARE is the part of its time in which the job held the token, WAIT P99 how long it waited for it, DRAIN P99 how long it took to give it back when told to.
 
 Examples:
   weft agent stats --socket /run/weft
@@ -85,13 +84,11 @@ func (c *agentStatsCommand) Run(ctx context.Context, s *session) error {
 func writeAgent(s *session, stats *agent.Stats) error {
 	gpus := &report.Table{Columns: []report.Column{{Title: "GPU"}, {Title: "NAME", Shrink: true}, {Title: "HEALTH"}, {Title: "BUSY", Number: true},
 		{Title: "RESERVED", Number: true}, {Title: "POOL FREE", Number: true}, {Title: "USABLE", Number: true}, {Title: "JOBS"}, {Title: "WAITING", Number: true}}}
-	held := map[int]float64{}
 	for _, g := range stats.GPUs {
 		health := "ok"
 		if g.XID != nil {
 			health = fmt.Sprintf("XID %d", *g.XID)
 		}
-		held[g.GPU] = g.Held
 		var jobs []string
 		for _, id := range g.Residents {
 			jobs = append(jobs, strconv.FormatUint(id, 10))
@@ -103,7 +100,7 @@ func writeAgent(s *session, stats *agent.Stats) error {
 		{Title: "SHARE", Number: true}, {Title: "WAIT P99", Number: true}, {Title: "DRAIN P99", Number: true, Wide: true}, {Title: "OVERRUNS", Number: true},
 		{Title: "STALL", Number: true, Wide: true}, {Title: "IT/S", Number: true, Wide: true}, {Title: "IN USE", Number: true}, {Title: "LIMIT", Number: true}}}
 	for i := range stats.Jobs {
-		jobs.Rows = append(jobs.Rows, jobRow(&stats.Jobs[i], held))
+		jobs.Rows = append(jobs.Rows, jobRow(&stats.Jobs[i]))
 	}
 	err := gpus.Write(s.stdout, s.screen)
 	if len(jobs.Rows) == 0 {
@@ -115,20 +112,18 @@ func writeAgent(s *session, stats *agent.Stats) error {
 }
 
 // jobRow is a job's line. Its memory is that of the GPU where it uses most.
-func jobRow(j *agent.Job, held map[int]float64) []report.Cell {
+func jobRow(j *agent.Job) []report.Cell {
 	var gpus []string
 	var most agent.JobMemory
-	busiest := 0.0
 	for i, m := range j.Memory {
 		gpus = append(gpus, strconv.Itoa(m.GPU))
 		if i == 0 || m.Used > most.Used {
 			most = m
 		}
-		busiest = max(busiest, held[m.GPU])
 	}
 	share := report.None
-	if busiest > 0 {
-		share = report.Percent(j.Held / busiest)
+	if j.Age > 0 {
+		share = report.Percent(j.Held / j.Age)
 	}
 	return report.Cells(strconv.FormatUint(j.ID, 10), j.Name, j.Class.String(), strings.Join(gpus, ","), share, wait(j.Wait), wait(j.Preemption),
 		report.Count(int(j.Overruns)), report.Duration(time.Duration(j.Stall*float64(time.Second))), report.Tenths(j.Rate), most.Used.String(), most.Limit.String())

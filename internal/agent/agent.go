@@ -61,6 +61,8 @@ type Agent struct {
 	ids      struct{ alloc, session uint64 } // the last ones given
 
 	state    keeper
+	journal  journal
+	missed   map[*session]struct{} // processes of before a restart that did not come back yet, while that is waited for
 	handover handover
 	events   events
 	messages struct{ in, out, token, memory uint64 }
@@ -107,7 +109,7 @@ type gpu struct {
 // Open starts an agent: it takes the locks of its folder and GPUs, reads what the last one left, and serves until Close.
 func Open(o Options) (*Agent, error) {
 	a := &Agent{
-		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{}, holders: map[*session]struct{}{},
+		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{}, holders: map[*session]struct{}{}, missed: map[*session]struct{}{},
 		logged: make(chan Event, 256), gone: make(chan struct{}), started: time.Now(), group: cgroupOf(os.Getpid()),
 	}
 	if a.o.Log == nil {
@@ -188,6 +190,7 @@ func (a *Agent) release() {
 	if a.poll != nil {
 		a.poll.close()
 	}
+	a.journal.close()
 	for _, l := range a.locks {
 		l.release()
 	}

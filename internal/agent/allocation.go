@@ -54,6 +54,7 @@ type allocation struct {
 	escaped  map[int]escape // processes that use its GPUs without a session
 	exports  map[exportKey]ledger.Handle
 	keys     map[ledger.Handle][]exportKey
+	born     unit.Time
 	kept     bool // it was said that it keeps more than its reserved part
 	budget   float64
 	spent    unit.Time
@@ -93,7 +94,7 @@ func (a *Agent) newAllocation(id uint64, spec Spec, gpus []*gpu) *allocation {
 		a: a, id: id, spec: spec, gpus: gpus, dir: filepath.Join(a.o.Dir, "alloc", strconv.FormatUint(id, 10)), listener: -1,
 		owner: peer{pid: spec.PID, uid: spec.UID, pidfd: -1}, sessions: map[uint64]*session{}, waits: map[int]int{}, wanting: map[int]int{}, wanted: map[int]bool{},
 		escaped: map[int]escape{}, exports: map[exportKey]ledger.Handle{}, keys: map[ledger.Handle][]exportKey{},
-		budget: credit, spent: a.clock.now(),
+		budget: credit, spent: a.clock.now(), born: a.clock.now(),
 	}
 	for _, g := range gpus {
 		al.waits[g.number] = 0

@@ -27,14 +27,13 @@ const (
 
 // state is what the next agent needs.
 type state struct {
-	Version  int                     `json:"version"`
-	Boot     string                  `json:"boot"`    // of the machine: later, no process of it lives
-	Epoch    uint64                  `json:"epoch"`   // none above was given out
-	Session  uint64                  `json:"session"` // the same
-	Alloc    uint64                  `json:"alloc"`
-	Allocs   []allocState            `json:"allocs"`
-	Sessions []sessionState          `json:"sessions"`
-	Ledgers  map[string]ledger.State `json:"ledgers"` // by UUID
+	Version int                     `json:"version"`
+	Boot    string                  `json:"boot"`    // of the machine: later, no process of it lives
+	Epoch   uint64                  `json:"epoch"`   // none above was given out
+	Session uint64                  `json:"session"` // the same
+	Alloc   uint64                  `json:"alloc"`
+	Allocs  []allocState            `json:"allocs"`
+	Ledgers map[string]ledger.State `json:"ledgers"` // by UUID
 }
 
 type allocState struct {
@@ -49,14 +48,6 @@ type exportState struct {
 	UUID   string        `json:"uuid"`
 	Key    string        `json:"key"`
 	Handle ledger.Handle `json:"handle"`
-}
-
-type sessionState struct {
-	Number  uint64 `json:"number"`
-	Alloc   uint64 `json:"alloc"`
-	PID     int    `json:"pid"`
-	Started uint64 `json:"started"`
-	GPUs    uint32 `json:"gpus"`
 }
 
 // keeper writes the state.
@@ -191,11 +182,6 @@ func (a *Agent) take() *state {
 	for _, al := range a.allocs {
 		if al.pending == 0 {
 			s.Allocs = append(s.Allocs, al.state())
-		}
-	}
-	for _, own := range a.sessions {
-		if !own.observer && own.peer.pid > 0 {
-			s.Sessions = append(s.Sessions, sessionState{own.number, own.alloc.id, own.peer.pid, own.started, own.mask})
 		}
 	}
 	for _, g := range a.gpus {

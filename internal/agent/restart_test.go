@@ -39,9 +39,9 @@ func TestRestart(t *testing.T) {
 			}
 			end(r)
 			r.open()
-			began := time.Now()
 			two = r.again(b.Socket, two, 0)
 			two.send(&wire.Request{})
+			two.silent(20 * time.Millisecond) // another one may hold still
 			one = r.again(a.Socket, one, g.Epoch)
 			if one.welcome.Held != 1 {
 				t.Fatalf("its token is lost: %+v", one.welcome)
@@ -54,8 +54,8 @@ func TestRestart(t *testing.T) {
 				t.Errorf("%+v", m)
 			}
 			drop := expect[*wire.Drop](one)
-			if drop.Epoch != g.Epoch || time.Since(began) < quick.Settle/2 {
-				t.Errorf("%+v after %v", drop, time.Since(began))
+			if drop.Epoch != g.Epoch {
+				t.Errorf("%+v", drop)
 			}
 			one.release(g.Epoch)
 			if h := expect[*wire.Grant](two); h.Epoch <= g.Epoch {

@@ -33,11 +33,19 @@ func (a *Agent) restore() error {
 		a.arb = arbiter.Restore(a.clock.now(), len(a.gpus), a.o.Arbiter, last.Epoch)
 		a.ids.session, a.ids.alloc, a.state.before = last.Session, last.Alloc, last.Epoch
 	}
+	a.journal.path = filepath.Join(a.o.Dir, "sessions.json")
 	if last != nil && last.Boot == a.state.boot {
-		a.restoreBooks(last)
+		processes, err := a.journal.read()
+		if err != nil {
+			return err
+		}
+		a.restoreBooks(last, processes)
+	}
+	if last != nil && last.Boot != "" {
+		a.settled() // otherwise nobody knows for whom to wait
 	}
 	a.removeStrays()
-	return a.keepAtOnce()
+	return errors.Join(a.keepAtOnce(), a.journal.begin(a.sessionStates()))
 }
 
 // read is the last agent's state, nil where there is none. One that cannot be read is put aside.
@@ -67,15 +75,15 @@ func (a *Agent) read() (*state, error) {
 }
 
 // restoreBooks brings back allocations, ledgers and sessions.
-func (a *Agent) restoreBooks(last *state) {
+func (a *Agent) restoreBooks(last *state, processes []sessionState) {
 	for i := range last.Allocs {
 		a.restoreAllocation(&last.Allocs[i])
 	}
 	for _, g := range a.gpus {
 		a.restoreLedger(g, last.Ledgers[g.UUID.String()])
 	}
-	for i := range last.Sessions {
-		a.restoreSession(last.Sessions[i])
+	for _, p := range processes {
+		a.restoreSession(p)
 	}
 	for _, g := range a.gpus {
 		a.restorePieces(g)
@@ -88,7 +96,7 @@ func (a *Agent) restoreBooks(last *state) {
 		a.later(al.releaseOrphan)
 	}
 	a.note(Event{Type: EventRestored, Text: fmt.Sprintf("%d of %d jobs and %d of %d processes are there still", len(a.allocs), len(last.Allocs),
-		len(a.sessions), len(last.Sessions))})
+		len(a.sessions), len(processes))})
 }
 
 // restoreAllocation brings back an allocation whose GPUs are there and whose owner lives.
@@ -152,7 +160,8 @@ func (a *Agent) restoreLedger(g *gpu, s ledger.State) {
 // restoreSession brings back a process that lives. It is away until it connects.
 func (a *Agent) restoreSession(s sessionState) {
 	al := a.allocs[s.Alloc]
-	if al == nil || s.PID == 0 || startOf(s.PID) != s.Started {
+	a.ids.session = max(a.ids.session, s.Number)
+	if al == nil || a.sessions[s.Number] != nil || s.PID == 0 || startOf(s.PID) != s.Started {
 		return
 	}
 	fd, err := unix.PidfdOpen(s.PID, 0)
@@ -163,6 +172,22 @@ func (a *Agent) restoreSession(s sessionState) {
 		away: a.clock.now(), mask: s.GPUs, pieces: map[uint64]piece{}}
 	a.sessions[own.number], al.sessions[own.number] = own, own
 	own.watchProcess()
+	a.missed[own] = struct{}{}
+}
+
+// back notes that a process of before the restart is back, or over. When all are, nobody else can hold a token, and the settle
+// time ends.
+func (a *Agent) back(s *session) {
+	if _, missed := a.missed[s]; missed {
+		delete(a.missed, s)
+		a.settled()
+	}
+}
+
+func (a *Agent) settled() {
+	if len(a.missed) == 0 {
+		a.act(a.arb.Settled(a.clock.now()))
+	}
 }
 
 // restorePieces gives sessions back their memory, and takes that of others off the books.

@@ -58,10 +58,11 @@ func (c *conn) greet(m wire.Message) {
 		epoch = hello.Epoch
 	}
 	s.mask = hello.GPUs
-	c.a.keepSoon()
+	c.a.enter(s)
 	decisions, held := s.join(epoch)
 	s.say(s.welcome(held))
 	c.a.act(decisions)
+	c.a.back(s)
 	c.alloc.tellWanted(s)
 }
 
@@ -233,6 +234,7 @@ func (s *session) end() {
 		g.ledger.Exit(now, s.alloc.account(), s.process())
 		s.a.books(g)
 	}
+	s.a.back(s)
 	s.a.later(s.alloc.releaseOrphan)
 }
 

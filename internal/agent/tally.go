@@ -64,6 +64,7 @@ type Job struct {
 	Cooperates bool        `json:"cooperates"`
 	Socket     string      `json:"socket"`
 	PIDs       []int       `json:"pids"` // with a session
+	Age        float64     `json:"age_s"`
 	Held       float64     `json:"held_s"`
 	Used       float64     `json:"used_s"`
 	Lost       float64     `json:"lost_s"`
@@ -143,7 +144,7 @@ func (al *allocation) describe(now unit.Time) Job {
 	t, usage := &al.tally, al.a.arb.Usage(al.job())
 	j := Job{
 		ID: al.id, Name: al.spec.Name, Class: al.spec.Class, Weight: al.spec.Weight, UID: al.spec.UID, Cooperates: al.spec.Cooperates,
-		Socket: al.socket(), Held: usage.Held.Seconds(), Used: usage.Used.Seconds(), Lost: usage.Lost.Seconds(), Launches: t.launches,
+		Socket: al.socket(), Age: now.Sub(al.born).Seconds(), Held: usage.Held.Seconds(), Used: usage.Used.Seconds(), Lost: usage.Lost.Seconds(), Launches: t.launches,
 		Iterations: t.iterations, Rate: t.rate(), Overruns: t.overruns, Refused: t.refused, Wait: quantiles(&t.wait), Hold: quantiles(&t.hold),
 		Preemption: quantiles(&t.preemption), PIDs: []int{},
 	}

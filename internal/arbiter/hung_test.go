@@ -43,3 +43,17 @@ func TestHung(t *testing.T) {
 		t.Errorf("a late release: %+v", ds)
 	}
 }
+
+// TestSettled grants before the settle time is over, once everybody is known to be back.
+func TestSettled(t *testing.T) {
+	a := Restore(0, 1, Options{}, 7)
+	if _, err := a.Join(1, Session{1, "a", Burstable, 1, []int{0}, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if ds := a.Request(2, 1); len(ds) != 0 {
+		t.Fatalf("%+v", ds)
+	}
+	if ds := a.Settled(3); len(ds) != 1 || ds[0].Kind != Grant || ds[0].Epoch <= 7 {
+		t.Fatalf("%+v", ds)
+	}
+}

@@ -6,6 +6,13 @@ import (
 	"weft.dev/weft/internal/unit"
 )
 
+// Settled ends the settle time after a restart: everybody who may hold something has said so.
+func (a *Arbiter) Settled(now unit.Time) []Decision {
+	a.begin(now)
+	a.settled = min(a.settled, a.now)
+	return a.decide()
+}
+
 // expire drops holders whose slice is over and takes the tokens of those that were dropped long ago and are silent.
 func (a *Arbiter) expire() {
 	for g := range a.gpus {
