@@ -216,7 +216,12 @@ func TestStreamsAreHandedOutAgain(t *testing.T) {
 	if fresh := c.stream(t); fresh.ring == s.ring {
 		t.Fatal("a ring with work is handed out")
 	}
+	waits := c.stream(t)
+	waits.push(arrival{kind: uint16(model.Wait), epoch: uint64(c.id), number: uint32(s.ring), cost: n + 5}) // never submitted
 	s.wait(me, n)
+	if waits.wait(me, 1) != 0 {
+		t.Error("a destroyed stream holds up another")
+	}
 	again := c.stream(t)
 	if again.ring != s.ring {
 		t.Fatalf("ring %d, want %d", again.ring, s.ring)
@@ -227,7 +232,7 @@ func TestStreamsAreHandedOutAgain(t *testing.T) {
 	if g := b.Stats().GPUs[0]; g.Busy != 2*ms || g.Launches != 2 {
 		t.Errorf("%+v", g)
 	}
-	for range maxStreams - 3 {
+	for range maxStreams - 4 {
 		c.stream(t)
 	}
 	if _, _, err := d.ask(request{Op: uint32(opStreamCreate), Context: c.id}); statusOf(err) != statusOOM {
