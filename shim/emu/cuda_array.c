@@ -52,11 +52,13 @@ static CUarray array_make(CUcontext context, const struct CUarray_st *from)
     driver_lock();
     CUarray a = object_new(&array_shelf);
     if (a != NULL) {
-        struct object object = a->object;
-        *a = *from;
-        a->object.next = object.next;
-        atomic_store(&a->object.magic, ARRAY);
         a->context = context;
+        a->shape = from->shape;
+        a->allocation = from->allocation;
+        a->row = from->row;
+        a->rows = from->rows;
+        a->bytes = from->bytes;
+        a->owner = from->owner;
     }
     driver_unlock();
     return a;

@@ -221,8 +221,7 @@ static CUresult flush(struct segment *s)
 {
     if (!s->any)
         return CUDA_SUCCESS;
-    uint64_t stamp = emu_stamp(&driver.client, &driver.audit, (uint32_t)s->stream->context->device->gpu);
-    struct emu_entry entry = {.kind = EMU_GRAPH, .cost = s->cost, .epoch = stamp};
+    struct emu_entry entry = {.kind = EMU_GRAPH, .cost = s->cost, .epoch = driver_stamp(s->stream->context->device)};
     s->cost = 0;
     s->any = false;
     return stream_submit(s->stream, entry, NULL);

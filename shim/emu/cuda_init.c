@@ -35,6 +35,9 @@ void *object_new(struct shelf *shelf)
         memset(o + 1, 0, shelf->size - sizeof *o);
     } else if ((o = calloc(1, shelf->size)) == NULL) {
         return NULL;
+    } else {
+        o->older = shelf->newest;
+        shelf->newest = o;
     }
     o->next = NULL;
     atomic_store_explicit(&o->magic, shelf->magic, memory_order_release);
@@ -244,6 +247,16 @@ CUresult driver_device(CUdevice ordinal, struct device **device)
         return CUDA_ERROR_INVALID_DEVICE;
     *device = &driver.devices[ordinal];
     return CUDA_SUCCESS;
+}
+
+uint64_t driver_stamp(const struct device *device)
+{
+    const struct emu_audit_slot *slot = atomic_load_explicit(&driver.audit, memory_order_relaxed);
+    bool known = slot != NULL;
+    uint64_t stamp = emu_stamp(&driver.client, &slot, (uint32_t)device->gpu);
+    if (!known && slot != NULL)
+        atomic_store_explicit(&driver.audit, slot, memory_order_relaxed);
+    return stamp;
 }
 
 // ---- cuInit

@@ -75,7 +75,7 @@ static CUresult launch(CUfunction f, const CUDA_KERNEL_NODE_PARAMS *p, CUstream 
     const struct device *d = s->context->device;
     TRY(cost_of(f, p, d->info.processors, &entry.cost));
     entry.function = f->id;
-    entry.epoch = emu_stamp(&driver.client, &driver.audit, (uint32_t)d->gpu);
+    entry.epoch = driver_stamp(d);
     return stream_submit(s, entry, NULL);
 }
 

@@ -39,16 +39,18 @@ enum magic { DEAD = 0, CONTEXT = 0x63747865, STREAM = 0x73747265, EVENT = 0x6576
 
 struct object {
     _Atomic uint32_t magic; // DEAD when it waits to be used again
-    struct object *next;
+    struct object *next;    // on the shelf
+    struct object *older;
 };
-// A shelf holds the dead objects of one kind, oldest first. Under driver.lock.
+// A shelf holds the dead objects of one kind, oldest first, and knows of all that it ever made. Under driver.lock.
 struct shelf {
     size_t size;
     enum magic magic;
     struct object *first, **last;
     unsigned count;
+    struct object *newest;
 };
-#define SHELF(type, name) {sizeof(type), (name), NULL, NULL, 0}
+#define SHELF(type, name) {sizeof(type), (name), NULL, NULL, 0, NULL}
 void *object_new(struct shelf *shelf); // zeroed past the header, alive; NULL: out of host memory
 void object_retire(struct shelf *shelf, void *object);
 static inline bool object_is(const void *object, enum magic magic)
@@ -76,7 +78,7 @@ struct driver {
     _Atomic int state;
     struct emu_link link;
     struct emu_client client;
-    const struct emu_audit_slot *audit; // of this process; see emu_stamp
+    _Atomic(const struct emu_audit_slot *) audit; // of this process, once the agent has made it
     struct device devices[EMU_MAX_GPUS];
     int count;
     pthread_key_t thread_key;
@@ -98,6 +100,7 @@ struct thread {
 CUresult driver_enter(struct thread **thread);
 CUresult driver_call(struct emu_request *request, struct emu_reply *reply, int *fd);
 CUresult driver_device(CUdevice ordinal, struct device **device);
+uint64_t driver_stamp(const struct device *device); // of an audited entry
 void driver_lock(void);
 void driver_unlock(void);
 

@@ -8,19 +8,27 @@ struct shelf stream_shelf = SHELF(struct CUstream_st, STREAM);
 
 // ---- Waiting
 
-CUresult stream_wait(CUcontext context, uint32_t ring, uint64_t number)
+// poll waits for an entry without a slot.
+static CUresult poll(CUcontext context, uint32_t ring, uint64_t number)
 {
     const struct timespec pause = {0, 50000};
-    struct thread *t;
-    TRY(driver_enter(&t));
-    if (t->slot != NULL)
-        return (CUresult)emu_wait(&driver.client, t->slot, context->shared, ring, number);
     while (atomic_load_explicit(&context->shared->rings[ring].done, memory_order_acquire) < number) {
         TRY(context_check(context));
         emu_ring_bell(&driver.client);
         nanosleep(&pause, NULL);
     }
     return CUDA_SUCCESS;
+}
+
+CUresult stream_wait(CUcontext context, uint32_t ring, uint64_t number)
+{
+    struct thread *t;
+    TRY(driver_enter(&t));
+    CUresult result = t->slot != NULL ? (CUresult)emu_wait(&driver.client, t->slot, context->shared, ring, number)
+                                      : poll(context, ring, number);
+    // What a host function before the entry wrote is seen after the wait: its worker stored this last.
+    atomic_load_explicit(&context->shared->rings[ring].host_done, memory_order_acquire);
+    return result;
 }
 
 CUresult stream_drain(CUstream stream)

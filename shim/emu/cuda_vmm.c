@@ -23,7 +23,7 @@ struct range { // reserved addresses
     struct range *next;
 };
 
-static struct shelf shelf = {sizeof(struct physical), (enum magic)PHYSICAL, NULL, NULL, 0};
+static struct shelf shelf = SHELF(struct physical, (enum magic)PHYSICAL);
 static struct range *ranges;
 
 static CUresult physical_of(CUmemGenericAllocationHandle handle, struct physical **out)

@@ -14,6 +14,7 @@ static float launch_ms(CUgraphExec exec, CUstream s)
     float ms;
     for (int i = 0; i < 2; i++)
         OK(cuEventCreate(&e[i], 0));
+    OK(test_spin(s, 10000000)); // the graph is there when its turn comes
     OK(cuEventRecord(e[0], s));
     OK(cuGraphLaunch(exec, s));
     OK(cuEventRecord(e[1], s));
