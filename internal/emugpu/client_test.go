@@ -72,3 +72,18 @@ func BenchmarkWait(b *testing.B) {
 		s.wait(me, s.launch(10*time.Microsecond))
 	}
 }
+
+// BenchmarkWaitAmong300 is the same with 300 processes that have contexts and do nothing.
+func BenchmarkWaitAmong300(b *testing.B) {
+	broker := start(b, 16, Options{})
+	for i := range 300 {
+		d := attach(b, broker.Socket(), "idle")
+		d.context(b, i%16)
+		d.leave(d.enter())
+	}
+	d := attach(b, broker.Socket(), "a")
+	me, s := d.enter(), d.context(b, 0).null()
+	for b.Loop() {
+		s.wait(me, s.launch(10*time.Microsecond))
+	}
+}

@@ -67,8 +67,10 @@ func (b *Broker) pass() {
 // catchUp takes what was submitted until now. In virtual time it does so only when no thread runs: then what happens at
 // one instant is complete, and in an order that does not depend on the processors.
 func (b *Broker) catchUp() {
-	if running, _ := b.threadsNow(); b.clock.mode == Virtual && running {
-		return
+	if b.clock.mode == Virtual {
+		if running, _ := b.threadsNow(); running {
+			return
+		}
 	}
 	b.take()
 	b.model.Advance(b.clock.now())
