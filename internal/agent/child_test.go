@@ -146,38 +146,43 @@ func spawn(t testing.TB, verb, socket string) (*exec.Cmd, []string) {
 func TestKilledHolder(t *testing.T) {
 	for _, verb := range []string{"holds", "leaves"} {
 		t.Run(verb, func(t *testing.T) {
-			r := start(t, Options{})
-			job := r.job(Spec{Name: "killed"})
-			next := hello(t, r.job(Spec{Name: "next"}).Socket, wire.Hello{GPUs: 1})
-			cmd, said := spawn(t, verb, job.Socket)
-			if len(said) > 0 {
-				var pid int
-				if _, err := fmt.Sscanf(said[0], "loader %d", &pid); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-			}
-			if m := r.stats().Jobs[0].Memory[0]; m.Used != unit.MiB {
-				t.Fatalf("%+v", m)
-			}
-			killed := time.Now()
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			next.request()
-			if took := time.Since(killed); took > 100*time.Millisecond {
-				t.Errorf("granted after %v", took)
-			}
-			eventually(t, "memory comes back", func() bool { return r.stats().Jobs[0].Memory[0].Used == 0 })
-			if n := len(r.stats().Jobs[0].PIDs); n != 0 {
-				t.Errorf("%d sessions left", n)
-			}
+			within(t, 100*time.Millisecond, func(t *testing.T) time.Duration { return killHolder(t, verb) })
 		})
 	}
 }
 
+func killHolder(t *testing.T, verb string) time.Duration {
+	r := start(t, Options{})
+	job := r.job(Spec{Name: "killed"})
+	next := hello(t, r.job(Spec{Name: "next"}).Socket, wire.Hello{GPUs: 1})
+	cmd, said := spawn(t, verb, job.Socket)
+	if len(said) > 0 {
+		var pid int
+		if _, err := fmt.Sscanf(said[0], "loader %d", &pid); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	}
+	if m := r.stats().Jobs[0].Memory[0]; m.Used != unit.MiB {
+		t.Fatalf("%+v", m)
+	}
+	killed := time.Now()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	next.request()
+	took := time.Since(killed)
+	eventually(t, "memory comes back", func() bool { return r.stats().Jobs[0].Memory[0].Used == 0 })
+	if n := len(r.stats().Jobs[0].PIDs); n != 0 {
+		t.Errorf("%d sessions left", n)
+	}
+	return took
+}
+
 // TestStoppedHolder stops a holder of the highest class while one of the lowest waits: it would never be asked for its token
 // otherwise. It comes back as one that holds nothing.
-func TestStoppedHolder(t *testing.T) {
+func TestStoppedHolder(t *testing.T) { within(t, 100*time.Millisecond, stopHolder) }
+
+func stopHolder(t *testing.T) time.Duration {
 	r := start(t, Options{})
 	job := r.job(Spec{Name: "stopped", Class: 0})
 	low := hello(t, r.job(Spec{Name: "low", Class: 2}).Socket, wire.Hello{GPUs: 1})
@@ -187,9 +192,7 @@ func TestStoppedHolder(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGSTOP)
 	stopped := time.Now()
 	expect[*wire.Grant](low)
-	if took := time.Since(stopped); took > 100*time.Millisecond {
-		t.Errorf("granted %v after the stop", took)
-	}
+	took := time.Since(stopped)
 	if n := len(r.events(EventOverrun)); n != 1 {
 		t.Errorf("%d overruns", n)
 	}
@@ -202,6 +205,7 @@ func TestStoppedHolder(t *testing.T) {
 		})
 		return known
 	})
+	return took
 }
 
 // TestOwnerEnds ends the process that an allocation was made for: the allocation goes with it, once its processes are gone.

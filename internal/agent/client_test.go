@@ -396,4 +396,16 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Fatalf("%s: not within %v", what, patient)
 }
 
+// within holds that something takes so long at most, in the best of a few tries: this machine may do other things.
+func within(t *testing.T, bound time.Duration, try func(t *testing.T) time.Duration) {
+	t.Helper()
+	best := time.Hour
+	for range 5 {
+		if best = min(best, try(t)); best <= bound {
+			return
+		}
+	}
+	t.Errorf("%v in the best of five tries, and at most %v is allowed", best, bound)
+}
+
 var quick = arbiter.Options{MaxDrain: 40 * time.Millisecond, Settle: 300 * time.Millisecond}

@@ -34,7 +34,7 @@ func TestStorm(t *testing.T) {
 	if n := len(r.stats().Jobs[0].PIDs); n != processes {
 		t.Errorf("%d of %d are known", n, processes)
 	}
-	if p99 := took[processes*99/100]; p99 > 100*time.Millisecond { // 10 ms where nothing else runs
+	if p99 := took[processes*99/100]; p99 > time.Second { // 10 ms where nothing else runs
 		t.Errorf("p99 %v", p99)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,21 +28,21 @@ func (a *Agent) restore() error {
 	if err != nil {
 		return err
 	}
-	if last == nil {
-		a.arb = arbiter.New(len(a.gpus), a.o.Arbiter)
-	} else {
-		a.arb = arbiter.Restore(a.clock.now(), len(a.gpus), a.o.Arbiter, last.Epoch)
-		a.ids.session, a.ids.alloc, a.state.before = last.Session, last.Alloc, last.Epoch
+	first := last == nil
+	if first {
+		last = &state{Epoch: base()}
 	}
+	a.arb = arbiter.Restore(a.clock.now(), len(a.gpus), a.o.Arbiter, last.Epoch)
+	a.ids.session, a.ids.alloc, a.state.before = last.Session, last.Alloc, last.Epoch
 	a.journal.path = filepath.Join(a.o.Dir, "sessions.json")
-	if last != nil && last.Boot == a.state.boot {
+	if last.Boot == a.state.boot {
 		processes, err := a.journal.read()
 		if err != nil {
 			return err
 		}
 		a.restoreBooks(last, processes)
 	}
-	if last != nil && last.Boot != "" {
+	if first || last.Boot != "" {
 		a.settled() // otherwise nobody knows for whom to wait
 	}
 	a.removeStrays()
@@ -70,9 +71,12 @@ func (a *Agent) read() (*state, error) {
 	if err := os.Rename(a.state.path, bad); err != nil {
 		return nil, fmt.Errorf("put the unreadable state aside: %w", err)
 	}
-	// Epochs that were given out are not known: a day of hand-overs is left for them.
-	return &state{Epoch: 1 << 40, Session: 1 << 40, Alloc: 1 << 30}, nil
+	return &state{Epoch: base(), Session: base(), Alloc: base()}, nil
 }
+
+// base is above all epochs and numbers that an agent of this machine can have given out whose state is lost: less than
+// one each microsecond.
+func base() uint64 { return uint64(time.Now().UnixMicro()) }
 
 // restoreBooks brings back allocations, ledgers and sessions.
 func (a *Agent) restoreBooks(last *state, processes []sessionState) {
