@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests that need GPUs on emulated ones, under an agent.
 
-    emulated.py WEFT OUT MEMORY
+    emulated.py WEFT LIBWEFT EMULATED MEMORY
 
 starts a broker with three GPUs of different models, and checks in jobs that have one or two of them: the books (the program
 MEMORY), which GPUs a job sees whatever its script does to the environment, and that CUDA and NVML say the same.
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import hooks
 import stub_agent
 
 MIB = 1 << 20
@@ -82,13 +83,15 @@ class Broker:
         self.process.wait()
 
 
-def uuids():
-    """The GPUs' UUIDs as the driver tells them without the shim."""
+def uuids(library):
+    """The GPUs' UUIDs as the driver tells them without the shim, but with a sanitiser's runtime where there is one."""
     code = '''import ctypes
 c = ctypes.CDLL('libcuda.so.1'); c.cuInit(0); n = ctypes.c_int(); c.cuDeviceGetCount(ctypes.byref(n))
 for i in range(n.value):
     u = (ctypes.c_ubyte * 16)(); c.cuDeviceGetUuid_v2(u, i); print(bytes(u).hex())'''
-    return subprocess.run([sys.executable, '-c', code], text=True, check=True, capture_output=True).stdout.split()
+    runtime = library.rpartition(':')[0]
+    return subprocess.run(['env', f'LD_PRELOAD={runtime}', sys.executable, '-c', code], text=True, check=True,
+                          stdout=subprocess.PIPE).stdout.split()
 
 
 def view(path, library, how, gpus):
@@ -123,13 +126,12 @@ def check_views(path, library, all_gpus):
 
 
 def main():
-    weft, out, memory = (os.path.abspath(p) for p in sys.argv[1:4])
-    library = f'{out}/libweft.so'
+    weft, library, emulated, memory = (hooks.absolute(p) for p in sys.argv[1:5])
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(weft, folder)
         try:
-            os.environ |= {'WEFT_EMU_SOCKET': broker.socket, 'LD_LIBRARY_PATH': f'{out}/emu'}
-            gpus = uuids()
+            os.environ |= {'WEFT_EMU_SOCKET': broker.socket, 'LD_LIBRARY_PATH': emulated}
+            gpus = uuids(library)
             status, agent = stub_agent.run(f'{folder}/agent', ['timeout', '60', 'env', f'LD_PRELOAD={library}', memory],
                                            os.environ, [bytes.fromhex(gpus[0])], 2048 * MIB)
             if status or agent.faults or any(agent.used):

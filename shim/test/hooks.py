@@ -17,8 +17,13 @@ import stub_agent
 LATE = ('Synchronize', 'StreamQuery', 'DtoH', 'AtoH')  # scenarios that watch the token leave
 
 
+def absolute(paths):
+    """Absolute forms of the paths of a list as LD_PRELOAD has them."""
+    return ':'.join(os.path.abspath(p) for p in paths.split(':'))
+
+
 def main():
-    program, library, mutant, drivers = (os.path.abspath(p) for p in sys.argv[1:5])
+    program, library, mutant, drivers = (absolute(p) for p in sys.argv[1:5])
     hooked = manifest.read_manifest(os.path.join(os.path.dirname(__file__), '../src/manifest.def'))[0]
     known = subprocess.run([program], text=True, check=True, capture_output=True).stdout.split()
     wrong = [f'{symbol}: no scenario' for symbol in sorted(hooked - set(known))]

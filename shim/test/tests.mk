@@ -6,7 +6,13 @@
 #   test-hooks      each hook does what it is for, and its test notices when it is gone (HOOKS="SYMBOL..." for some)
 #   test-memory     the books against the emulated driver
 
+# With SAN, test-hooks and test-memory run sanitised; a sanitiser's runtime goes before the library.
+
 HOOK_OBJ := $(OBJ)/test
+RUNTIME_address   := libasan.so
+RUNTIME_undefined := libubsan.so
+RUNTIME_thread    := libtsan.so
+RUNTIME  := $(if $(SAN),$(shell $(CC) -print-file-name=$(RUNTIME_$(SAN))):)
 FAKES    := $(HOOK_OBJ)/fake/libcuda.so.1 $(HOOK_OBJ)/fake/libnvidia-ml.so.1
 MUTANT   := $(HOOK_OBJ)/mutant/libweft.so
 HOOK_TESTS := test-manifest test-abi test-lookup test-hooks test-memory
@@ -37,7 +43,7 @@ test-abi: shim
 	test/abi-test.sh $(OUT)/libweft.so
 
 test-hooks: shim $(MUTANT) $(FAKES) $(HOOK_OBJ)/hooks
-	test/hooks.py $(HOOK_OBJ)/hooks $(OUT)/libweft.so $(MUTANT) $(HOOK_OBJ)/fake $(HOOKS)
+	ASAN_OPTIONS=detect_leaks=0 test/hooks.py $(HOOK_OBJ)/hooks $(RUNTIME)$(OUT)/libweft.so $(RUNTIME)$(MUTANT) $(HOOK_OBJ)/fake $(HOOKS)
 
 # The same program, bound to the versions that programs built before glibc 2.34 ask for.
 $(HOOK_OBJ)/lookups-old.o: test/lookups.c
@@ -50,4 +56,4 @@ test-lookup: shim $(FAKES) $(addprefix $(HOOK_OBJ)/,lookups lookups-old libwrapp
 	test/lookup-test.sh $(OUT)/libweft.so $(HOOK_OBJ)
 
 test-memory: shim emu $(HOOK_OBJ)/memory
-	test/emulated.py $(WEFT) $(OUT) $(HOOK_OBJ)/memory
+	ASAN_OPTIONS=detect_leaks=0 test/emulated.py $(WEFT) $(RUNTIME)$(OUT)/libweft.so $(EMU) $(HOOK_OBJ)/memory
