@@ -37,8 +37,10 @@ static double launch_round(struct gpu *gpu, int threads, uint64_t launches, uint
 	uint64_t elapsed = 0;
 	for (int i = 0; i < threads; i++) {
 		launchers[i] = (struct launcher){.gpu = gpu, .stream = i, .launches = launches, .kernel_ns = kernel_ns};
-		if (pthread_create(&ids[i], NULL, launch_batches, &launchers[i]) != 0)
-			options_fault(PROBE, "cannot start thread %d of %d", i + 1, threads);
+		if (pthread_create(&ids[i], NULL, launch_batches, &launchers[i]) != 0) {
+			fprintf(stderr, PROBE ": cannot start thread %d of %d\n", i + 1, threads);
+			exit(EXIT_FAILED);
+		}
 	}
 	for (int i = 0; i < threads; i++) {
 		pthread_join(ids[i], NULL);
