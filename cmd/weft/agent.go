@@ -71,7 +71,7 @@ func (c *agentServeCommand) Run(ctx context.Context, s *session) (err error) {
 		return asInput(err, c.JSON)
 	}
 	defer func() { err = errors.Join(err, gpus.close()) }()
-	a, err := agent.Open(o)
+	a, err := agent.Open(ctx, o)
 	var locked *agent.LockedError
 	if errors.As(err, &locked) {
 		return asInput(trace.Errors{{Code: "in_use", File: c.Dir, Message: locked.Error(), Why: "one agent serves a GPU", Fix: fmt.Sprintf("kill %d, or another --dir and other GPUs", locked.PID)}}, c.JSON)

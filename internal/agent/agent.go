@@ -106,8 +106,9 @@ type gpu struct {
 	late    map[uint64]bool    // jobs that it was said of that others wait for their memory
 }
 
-// Open starts an agent: it takes the locks of its folder and GPUs, reads what the last one left, and serves until Close.
-func Open(o Options) (*Agent, error) {
+// Open starts an agent: it takes the locks of its folder and GPUs, reads what the last one left, and serves until Close, also beyond
+// the end of ctx.
+func Open(ctx context.Context, o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{}, holders: map[*session]struct{}{}, missed: map[*session]struct{}{},
 		logged: make(chan Event, 256), gone: make(chan struct{}), started: time.Now(), group: cgroupOf(os.Getpid()),
@@ -123,7 +124,7 @@ func Open(o Options) (*Agent, error) {
 		a.release()
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
 	a.run(func() { write(a.o.Log, a.logged) })
 	a.run(a.state.serve)

@@ -146,12 +146,13 @@ func spawn(t testing.TB, verb, socket string) (*exec.Cmd, []string) {
 func TestKilledHolder(t *testing.T) {
 	for _, verb := range []string{"holds", "leaves"} {
 		t.Run(verb, func(t *testing.T) {
-			within(t, 100*time.Millisecond, func(t *testing.T) time.Duration { return killHolder(t, verb) })
+			within(t, 100*time.Millisecond, func(t *testing.T) time.Duration { t.Helper(); return killHolder(t, verb) })
 		})
 	}
 }
 
 func killHolder(t *testing.T, verb string) time.Duration {
+	t.Helper()
 	r := start(t, Options{})
 	job := r.job(Spec{Name: "killed"})
 	next := hello(t, r.job(Spec{Name: "next"}).Socket, wire.Hello{GPUs: 1})
@@ -183,6 +184,7 @@ func killHolder(t *testing.T, verb string) time.Duration {
 func TestStoppedHolder(t *testing.T) { within(t, 100*time.Millisecond, stopHolder) }
 
 func stopHolder(t *testing.T) time.Duration {
+	t.Helper()
 	r := start(t, Options{})
 	job := r.job(Spec{Name: "stopped", Class: 0})
 	low := hello(t, r.job(Spec{Name: "low", Class: 2}).Socket, wire.Hello{GPUs: 1})

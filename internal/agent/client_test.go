@@ -104,7 +104,7 @@ func start(t testing.TB, o Options) *rig {
 
 func (r *rig) open() {
 	r.Helper()
-	a, err := Open(r.o)
+	a, err := Open(context.Background(), r.o)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"log/slog"
 	"time"
 )
@@ -64,23 +63,23 @@ func (e *events) list(after int) ([]Event, int) {
 // write logs events until there are no more: a log that blocks holds up nobody.
 func write(log *slog.Logger, events <-chan Event) {
 	for e := range events {
-		level := slog.LevelInfo
-		switch e.Type {
-		case EventOverrun, EventRefused, EventUnread, EventEscaped, EventForeign, EventOverLimit, EventOverdue, EventStuck, EventKept:
-			level = slog.LevelWarn
-		case EventUnhealthy, EventState:
-			level = slog.LevelError
-		}
-		attrs := []slog.Attr{slog.String("type", e.Type)}
+		args := []any{"type", e.Type}
 		if e.ID != 0 {
-			attrs = append(attrs, slog.String("job", e.Job), slog.Uint64("id", e.ID))
+			args = append(args, "job", e.Job, "id", e.ID)
 		}
 		if e.GPU != nil {
-			attrs = append(attrs, slog.Int("gpu", *e.GPU))
+			args = append(args, "gpu", *e.GPU)
 		}
 		if e.PID != 0 {
-			attrs = append(attrs, slog.Int("pid", e.PID))
+			args = append(args, "pid", e.PID)
 		}
-		log.LogAttrs(context.Background(), level, e.Text, attrs...)
+		switch e.Type {
+		case EventUnhealthy, EventState:
+			log.Error(e.Text, args...)
+		case EventAllocated, EventReleased, EventRestored, EventCooperates:
+			log.Info(e.Text, args...)
+		default:
+			log.Warn(e.Text, args...)
+		}
 	}
 }

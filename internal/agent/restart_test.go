@@ -151,16 +151,16 @@ func TestUnreadableState(t *testing.T) {
 func TestLocks(t *testing.T) {
 	r := start(t, Options{})
 	var locked *LockedError
-	if a, err := Open(r.o); !errors.As(err, &locked) || locked.PID != os.Getpid() || locked.What != r.o.Dir {
+	if a, err := Open(t.Context(), r.o); !errors.As(err, &locked) || locked.PID != os.Getpid() || locked.What != r.o.Dir {
 		t.Errorf("%v %v", a, err)
 	}
 	o := r.o
 	o.Dir = t.TempDir()
-	if a, err := Open(o); !errors.As(err, &locked) || locked.PID != os.Getpid() || locked.What == r.o.Dir {
+	if a, err := Open(t.Context(), o); !errors.As(err, &locked) || locked.PID != os.Getpid() || locked.What == r.o.Dir {
 		t.Errorf("%v %v", a, err)
 	}
 	o.Dir = filepath.Join(o.Dir, "a-folder-of-a-name-that-is-so-long-that-sockets-in-it-would-have-no-valid-path-any-more-than-others")
-	if _, err := Open(o); err == nil {
+	if _, err := Open(t.Context(), o); err == nil {
 		t.Error("a path that no socket can have")
 	}
 }

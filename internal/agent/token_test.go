@@ -95,6 +95,7 @@ func TestStaleReleases(t *testing.T) {
 func TestHungHolder(t *testing.T) { within(t, 100*time.Millisecond, hangHolder) }
 
 func hangHolder(t *testing.T) time.Duration {
+	t.Helper()
 	r := start(t, Options{})
 	hung := hello(t, r.job(Spec{Name: "hung"}).Socket, wire.Hello{GPUs: 1})
 	next := hello(t, r.job(Spec{Name: "next"}).Socket, wire.Hello{GPUs: 1})
