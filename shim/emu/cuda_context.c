@@ -95,9 +95,6 @@ static void context_retire_objects(CUcontext c)
 static CUresult context_close(CUcontext c)
 {
     context_wait(c);
-    for (int i = 0; i < (int)EMU_STREAMS; i++)
-        if (c->streams[i] != NULL)
-            host_worker_stop(c->streams[i]);
     struct emu_request request = {.op = EMU_CONTEXT_DESTROY, .context = c->shared->id};
     struct emu_reply reply;
     CUresult result = driver_call(&request, &reply, NULL);

@@ -12,17 +12,17 @@ struct job {
     struct job *next;
 };
 
-struct host_worker {
+struct host_worker { // outlives its stream while jobs are queued
     CUstream stream;
-    pthread_t thread;
-    pthread_mutex_t lock;
+    CUcontext context;
+    struct emu_ring *ring;
+    uint32_t index;
+    pthread_mutex_t submit; // held from an entry's submission until its job is queued: jobs are in the order of entries
+    pthread_mutex_t lock;   // of what follows; never held while waiting for model time
     pthread_cond_t more;
     struct job *first, **last;
     bool stop;
 };
-
-EMU_API void weftEmuBlock(void);
-EMU_API void weftEmuUnblock(void);
 
 static struct job *next_job(struct host_worker *w)
 {
@@ -40,42 +40,56 @@ static struct job *next_job(struct host_worker *w)
 
 static void run_job(struct host_worker *w, struct thread *t, struct job *j)
 {
-    CUstream s = w->stream;
-    CUresult status = stream_wait(s->context, s->index, j->number - 1);
+    CUresult status = stream_wait(w->context, w->index, j->number - 1);
     t->in_callback = true;
     if (j->callback != NULL)
-        j->callback(s, status, j->data);
+        j->callback(w->stream, status, j->data);
     else if (status == CUDA_SUCCESS)
         j->fn(j->data);
     t->in_callback = false;
-    atomic_store_explicit(&s->ring->host_done, j->number, memory_order_release);
+    atomic_store_explicit(&w->ring->host_done, j->number, memory_order_release);
     emu_ring_bell(&driver.client);
+}
+
+static void worker_free(struct host_worker *w)
+{
+    pthread_mutex_destroy(&w->submit);
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->more);
+    free(w);
 }
 
 static void *work(void *argument)
 {
     struct host_worker *w = argument;
     struct thread *t;
-    if (driver_enter(&t) != CUDA_SUCCESS)
-        return NULL;
-    for (struct job *j; (j = next_job(w)) != NULL; free(j))
-        run_job(w, t, j);
+    if (driver_enter(&t) == CUDA_SUCCESS)
+        for (struct job *j; (j = next_job(w)) != NULL; free(j))
+            run_job(w, t, j);
+    worker_free(w);
     return NULL;
 }
 
 static struct host_worker *worker_new(CUstream stream)
 {
+    pthread_t thread;
     struct host_worker *w = calloc(1, sizeof *w);
     if (w == NULL)
         return NULL;
     w->stream = stream;
+    w->context = stream->context;
+    w->ring = stream->ring;
+    w->index = stream->index;
     w->last = &w->first;
+    pthread_mutex_init(&w->submit, NULL);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->more, NULL);
-    if (pthread_create(&w->thread, NULL, work, w) == 0)
-        return w;
-    free(w);
-    return NULL;
+    if (pthread_create(&thread, NULL, work, w) != 0) {
+        worker_free(w);
+        return NULL;
+    }
+    pthread_detach(thread);
+    return w;
 }
 
 // worker_of makes the worker of a stream once, whoever asks.
@@ -84,8 +98,19 @@ static struct host_worker *worker_of(CUstream stream)
     driver_lock();
     if (stream->worker == NULL)
         stream->worker = worker_new(stream);
+    struct host_worker *w = stream->worker;
     driver_unlock();
-    return stream->worker;
+    return w;
+}
+
+// submit_lock waits as the broker cannot see, when it has to.
+static void submit_lock(struct host_worker *w)
+{
+    if (pthread_mutex_trylock(&w->submit) == 0)
+        return;
+    weftEmuBlock();
+    pthread_mutex_lock(&w->submit);
+    weftEmuUnblock();
 }
 
 CUresult stream_host(CUstream stream, CUhostFn fn, CUstreamCallback callback, void *data)
@@ -95,20 +120,22 @@ CUresult stream_host(CUstream stream, CUhostFn fn, CUstreamCallback callback, vo
     if (j == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *j = (struct job){.fn = fn, .callback = callback, .data = data};
-    pthread_mutex_lock(&w->lock); // jobs are queued in the order of their entries
+    submit_lock(w);
     CUresult result = stream_submit(stream, (struct emu_entry){.kind = EMU_HOST}, &j->number);
     if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&w->lock);
         *w->last = j;
         w->last = &j->next;
         pthread_cond_signal(&w->more);
+        pthread_mutex_unlock(&w->lock);
     } else {
         free(j);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->submit);
     return result;
 }
 
-void host_worker_stop(CUstream stream)
+void host_worker_leave(CUstream stream)
 {
     struct host_worker *w = stream->worker;
     if (w == NULL)
@@ -118,12 +145,6 @@ void host_worker_stop(CUstream stream)
     w->stop = true;
     pthread_cond_signal(&w->more);
     pthread_mutex_unlock(&w->lock);
-    weftEmuBlock();
-    pthread_join(w->thread, NULL);
-    weftEmuUnblock();
-    pthread_mutex_destroy(&w->lock);
-    pthread_cond_destroy(&w->more);
-    free(w);
 }
 
 EMU_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)

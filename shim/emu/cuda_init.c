@@ -94,7 +94,6 @@ CUresult driver_enter(struct thread **thread)
     return CUDA_SUCCESS;
 }
 
-// A thread that is about to block in something that the broker cannot see gives its slot back, so that virtual time may pass.
 EMU_API void weftEmuBlock(void)
 {
     if (atomic_load(&driver.state) != DRIVER_READY || self == NULL || self->slot == NULL)
@@ -237,6 +236,14 @@ static CUresult list_devices(int gpus)
     qsort(all, (size_t)gpus, sizeof all[0], bus ? by_bus : by_speed);
     driver.count = choose_visible(all, gpus, driver.devices);
     return driver.count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+struct device *driver_gpu(uint64_t gpu)
+{
+    for (int i = 0; i < driver.count; i++)
+        if ((uint64_t)driver.devices[i].gpu == gpu)
+            return &driver.devices[i];
+    return NULL;
 }
 
 CUresult driver_device(CUdevice ordinal, struct device **device)

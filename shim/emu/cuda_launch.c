@@ -72,6 +72,8 @@ static CUresult launch(CUfunction f, const CUDA_KERNEL_NODE_PARAMS *p, CUstream 
         TRY(kernel_operation(f, p, &op));
         return capture_add(s, capture, &op, NULL);
     }
+    if (f->context_id != 0 && f->context_id != s->context->id)
+        return CUDA_ERROR_INVALID_HANDLE; // of another context
     const struct device *d = s->context->device;
     TRY(cost_of(f, p, d->info.processors, &entry.cost));
     entry.function = f->id;

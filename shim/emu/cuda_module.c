@@ -45,7 +45,7 @@ static CUresult read_line(const char *line, CUfunction f)
     return CUDA_SUCCESS;
 }
 
-static CUresult add_function(CUmodule m, const char *line)
+static CUresult add_function(CUmodule m, const char *line, CUcontext context)
 {
     CUfunction *more = realloc(m->functions, (m->count + 1) * sizeof *more);
     CUfunction f = more == NULL ? NULL : object_new(&function_shelf);
@@ -55,6 +55,7 @@ static CUresult add_function(CUmodule m, const char *line)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->functions[m->count++] = f;
     f->module = m;
+    f->context_id = context != NULL ? context->id : 0;
     f->id = (uint32_t)++driver.last_id;
     f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     f->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
@@ -97,7 +98,7 @@ static CUresult load(CUmodule *out, const void *image, CUcontext context)
     CUmodule m = object_new(&module_shelf);
     CUresult result = m != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     for (const char *at = image; result == CUDA_SUCCESS && (at = strstr(at, MARK)) != NULL; at += sizeof MARK - 1)
-        result = add_function(m, at);
+        result = add_function(m, at, context);
     if (result == CUDA_SUCCESS) {
         m->context = context;
         *out = m;

@@ -52,11 +52,11 @@ EMU_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, 
         return CUDA_ERROR_INVALID_CONTEXT;
     TRY(import(c, handle.reserved, &reply));
     driver_lock();
-    CUresult result = block_new(reply.b, 2 * MIB, BLOCK_IPC, &b);
+    CUresult result = driver_gpu(reply.c) == NULL ? CUDA_ERROR_INVALID_DEVICE : block_new(reply.b, 2 * MIB, BLOCK_IPC, &b);
     if (result == CUDA_SUCCESS) {
         b->allocation = reply.a;
         b->context = c;
-        b->device = c->device;
+        b->device = driver_gpu(reply.c);
         *out = b->base;
     }
     driver_unlock();

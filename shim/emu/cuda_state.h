@@ -93,7 +93,10 @@ struct thread {
     int depth;
     CUstreamCaptureMode mode;
     bool in_callback; // no driver call is allowed
-    CUstream own[8];  // the thread's default streams, by context
+    struct {
+        CUstream stream;
+        uint64_t id; // of the stream, lest another be taken for it
+    } own[8]; // the thread's default streams, by context
 };
 
 // driver_enter is the first thing every call does: the driver is ready, and the thread known.
@@ -101,8 +104,13 @@ CUresult driver_enter(struct thread **thread);
 CUresult driver_call(struct emu_request *request, struct emu_reply *reply, int *fd);
 CUresult driver_device(CUdevice ordinal, struct device **device);
 uint64_t driver_stamp(const struct device *device); // of an audited entry
+struct device *driver_gpu(uint64_t gpu); // by the broker's index; NULL: not visible
 void driver_lock(void);
 void driver_unlock(void);
+
+// A thread that is about to block in something that the broker cannot see gives its slot back, so that virtual time may pass.
+void weftEmuBlock(void);
+void weftEmuUnblock(void);
 
 // ---- Contexts
 
@@ -176,7 +184,7 @@ CUresult stream_host(CUstream stream, CUhostFn fn, CUstreamCallback callback, vo
 CUresult stream_new(CUcontext context, unsigned flags, int priority, CUstream *stream);
 void stream_bind(CUstream stream, CUcontext context, uint32_t ring); // makes an object the stream of a ring
 void stream_retire(CUstream stream);
-void host_worker_stop(CUstream stream);
+void host_worker_leave(CUstream stream); // it ends by itself when it has run what is queued
 CUresult event_record(CUevent event, CUstream stream);
 CUresult event_wait(CUstream stream, CUevent event);
 
@@ -351,6 +359,7 @@ CUresult graph_order(CUgraph graph); // sorts its nodes by their dependencies
 struct CUfunc_st {
     struct object object;
     CUmodule module;
+    uint64_t context_id; // of the module's context; 0: of a library's, which any may launch
     char name[128];
     enum { COST_FIXED, COST_PARAMETER, COST_GRID } cost;
     uint64_t ns;

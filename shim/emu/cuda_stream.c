@@ -123,20 +123,26 @@ void stream_bind(CUstream s, CUcontext context, uint32_t ring)
         atomic_store(&context->rings, ring + 1);
 }
 
+static bool own_alive(const struct thread *t, int i)
+{
+    return object_is(t->own[i].stream, STREAM) && t->own[i].stream->id == t->own[i].id;
+}
+
 // thread_stream is the calling thread's own stream in a context, made at the first use.
 static CUresult thread_stream(struct thread *t, CUcontext context, CUstream *stream)
 {
     int place = 0;
     for (int i = 0; i < (int)(sizeof t->own / sizeof t->own[0]); i++) {
-        if (object_is(t->own[i], STREAM) && t->own[i]->context == context) {
-            *stream = t->own[i];
+        if (!own_alive(t, i))
+            place = i;
+        else if (t->own[i].stream->context == context) {
+            *stream = t->own[i].stream;
             return CUDA_SUCCESS;
         }
-        if (!object_is(t->own[i], STREAM))
-            place = i;
     }
     TRY(stream_new(context, CU_STREAM_DEFAULT, 0, stream));
-    t->own[place] = *stream;
+    t->own[place].stream = *stream;
+    t->own[place].id = (*stream)->id;
     return CUDA_SUCCESS;
 }
 
@@ -178,6 +184,7 @@ CUresult stream_new(CUcontext context, unsigned flags, int priority, CUstream *s
 void stream_retire(CUstream s)
 {
     capture_drop_stream(s);
+    host_worker_leave(s);
     if (s->context->streams[s->index] == s)
         __atomic_store_n(&s->context->streams[s->index], NULL, __ATOMIC_RELEASE);
     pthread_mutex_destroy(&s->lock);
@@ -188,7 +195,6 @@ static CUresult stream_close(CUstream s)
 {
     struct emu_request request = {.op = EMU_STREAM_DESTROY, .context = s->context->shared->id, .a = s->index};
     struct emu_reply reply;
-    host_worker_stop(s);
     driver_lock();
     stream_retire(s);
     driver_unlock();
@@ -198,8 +204,8 @@ static CUresult stream_close(CUstream s)
 void thread_release_streams(struct thread *t)
 {
     for (int i = 0; i < (int)(sizeof t->own / sizeof t->own[0]); i++)
-        if (object_is(t->own[i], STREAM) && context_check(t->own[i]->context) == CUDA_SUCCESS)
-            stream_close(t->own[i]);
+        if (own_alive(t, i) && context_check(t->own[i].stream->context) == CUDA_SUCCESS)
+            stream_close(t->own[i].stream);
 }
 
 EMU_API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)

@@ -311,14 +311,6 @@ EMU_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationH
     return CUDA_SUCCESS;
 }
 
-static struct device *device_of(int gpu)
-{
-    for (int i = 0; i < driver.count; i++)
-        if (driver.devices[i].gpu == gpu)
-            return &driver.devices[i];
-    return NULL;
-}
-
 EMU_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type)
 {
     struct thread *t;
@@ -328,7 +320,7 @@ EMU_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ou
     struct emu_reply reply;
     NEED(pread((int)(intptr_t)os_handle, request.text, EMU_HANDLE_BYTES, 0) == EMU_HANDLE_BYTES);
     TRY(driver_call(&request, &reply, NULL) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-    struct device *d = device_of((int)reply.c);
+    struct device *d = driver_gpu(reply.c);
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     prop.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, d != NULL ? (int)(d - driver.devices) : 0};
     CUresult result = d != NULL ? physical_new(d, reply.a, reply.b, &prop, out) : CUDA_ERROR_INVALID_DEVICE;

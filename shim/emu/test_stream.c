@@ -190,6 +190,47 @@ static void host_functions(void)
     OK(cuStreamDestroy_v2(s));
 }
 
+static int counted;
+
+static void count(void *data)
+{
+    (void)data;
+    __atomic_fetch_add(&counted, 1, __ATOMIC_RELAXED);
+}
+
+// More host functions than a ring has entries, and a stream destroyed before they have run: all of them run.
+static void many_host_functions(void)
+{
+    CUstream s;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(test_spin(s, 5000000));
+    for (int i = 0; i < 3000; i++)
+        OK(cuLaunchHostFunc(s, count, NULL));
+    OK(cuStreamDestroy_v2(s));
+    for (int i = 0; i < 1000 && __atomic_load_n(&counted, __ATOMIC_RELAXED) < 3000; i++) {
+        weftEmuBlock();
+        usleep(10000);
+        weftEmuUnblock();
+    }
+    EXPECT(counted, 3000);
+}
+
+// Handles of one context are not taken for those of another.
+static void other_context(CUcontext mine)
+{
+    CUcontext c;
+    CUstream s;
+    CUevent e;
+    OK(cuEventCreate(&e, 0));
+    OK(cuCtxCreate_v2(&c, 0, 1));
+    OK(cuStreamCreate(&s, 0));
+    EXPECT(cuLaunchKernel(test_function("fixed"), 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT(cuEventRecord(e, s), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuStreamWaitEvent(s, e, 0)); // waiting is allowed
+    OK(cuCtxDestroy_v2(c));
+    OK(cuCtxSetCurrent(mine));
+}
+
 // A ring takes 1024 entries: more launches than that wait, and none is lost.
 static void full_ring(void)
 {
@@ -233,6 +274,8 @@ int main(void)
     null_stream();
     waits();
     host_functions();
+    many_host_functions();
+    other_context(c);
     full_ring();
     thread_churn(c);
     test_done("stream");
