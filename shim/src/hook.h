@@ -44,9 +44,17 @@ typedef CUresult weft_type_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *by
 typedef CUresult weft_type_cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *);
 typedef nvmlReturn_t weft_type_nvmlDeviceGetUUID(nvmlDevice_t, char *, unsigned);
 
-/* Whether work given to this stream is recorded into a graph instead of run. One atomic read while no capture is active
- * in the process. */
-bool weft_capturing(CUstream stream);
+/* Captures of the process that were begun and have not ended. */
+extern _Atomic unsigned weft_captures;
+
+/* What the driver says of a stream while there are any. */
+bool weft_stream_captured(CUstream stream);
+
+/* Whether work given to this stream is recorded into a graph instead of run. */
+static inline bool weft_capturing(CUstream stream) {
+    return __builtin_expect(atomic_load_explicit(&weft_captures, memory_order_acquire) != 0, 0) &&
+           weft_stream_captured(stream);
+}
 
 /* The stream that stream 0 means in a form _ptsz. */
 static inline CUstream weft_own(CUstream stream) {

@@ -1,27 +1,18 @@
 /* Capture of streams into graphs, and the end of streams. */
 #include "hook.h"
 
-/* Captures begun and not yet ended. One that is lost with its context only makes launches ask the driver for nothing. */
-static struct {
-    _Atomic unsigned active;
-} captures;
+/* One that is lost with its context only makes launches ask the driver. */
+_Atomic unsigned weft_captures;
 
-static CUstreamCaptureStatus status_of(CUstream stream) {
+bool weft_stream_captured(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS)
-        return CU_STREAM_CAPTURE_STATUS_NONE;
-    return status;
-}
-
-bool weft_capturing(CUstream stream) {
-    return atomic_load_explicit(&captures.active, memory_order_acquire) &&
-           status_of(stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+    return REAL(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Follows the driver's call that was to begin a capture, before which the session quit the stream. */
 static CUresult begun(CUresult result, CUstream stream) {
     if (result == CUDA_SUCCESS)
-        atomic_fetch_add_explicit(&captures.active, 1, memory_order_acq_rel);
+        atomic_fetch_add_explicit(&weft_captures, 1, memory_order_acq_rel);
     else
         weft_stream_back(stream);
     return result;
@@ -49,10 +40,10 @@ BEGIN_BOTH(cuStreamBeginRecaptureToGraph,
 /* A capture also ends when its end is reported as an error; it goes on where another thread began it. */
 #define END(name, given)                                                                                               \
     HOOK(name, CUstream stream, CUgraph *graph) {                                                                      \
-        bool before = status_of(given) != CU_STREAM_CAPTURE_STATUS_NONE;                                               \
+        bool before = weft_stream_captured(given);                                               \
         CUresult result = REAL(name)(stream, graph);                                                                   \
-        if (before && status_of(given) == CU_STREAM_CAPTURE_STATUS_NONE) {                                             \
-            atomic_fetch_sub_explicit(&captures.active, 1, memory_order_acq_rel);                                      \
+        if (before && !weft_stream_captured(given)) {                                             \
+            atomic_fetch_sub_explicit(&weft_captures, 1, memory_order_acq_rel);                                      \
             weft_stream_back(given);                                                                                   \
         }                                                                                                              \
         return result;                                                                                                 \
@@ -68,7 +59,7 @@ static CUresult destroy(weft_type_cuStreamBeginCapture *call, CUstream stream) {
     if (result != CUDA_SUCCESS)
         weft_stream_back(stream);
     else if (capturing)
-        atomic_fetch_sub_explicit(&captures.active, 1, memory_order_acq_rel);
+        atomic_fetch_sub_explicit(&weft_captures, 1, memory_order_acq_rel);
     return result;
 }
 

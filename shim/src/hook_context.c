@@ -55,11 +55,12 @@ static CUcontext ends(const void *handle, CUdevice device) {
     return last;
 }
 
-/* A context was made, or retained once more: then its claim goes back. */
+/* A context was made, or retained once more: then its claim goes back, as it does when host memory is out. */
 static void enter(const void *handle, CUdevice device, bool primary, const struct weft_claim *claim) {
     struct context *fresh = malloc(sizeof *fresh);
     pthread_mutex_lock(&contexts.lock);
     struct context *c = find(handle, device);
+    bool taken = !c && fresh;
     if (c) {
         c->retains++;
     } else if (fresh) {
@@ -67,12 +68,12 @@ static void enter(const void *handle, CUdevice device, bool primary, const struc
         contexts.first = fresh;
         if (contexts.live[claim->gpu]++ == 0)
             weft_context_made(claim->gpu);
-        fresh = NULL;
     }
     pthread_mutex_unlock(&contexts.lock);
-    if (c)
+    if (!taken) {
         weft_memory_release(claim->gpu, claim->handle);
-    free(fresh);
+        free(fresh);
+    }
 }
 
 /* A context was released, or destroyed however often it is retained. With it everything of it is gone. */

@@ -162,31 +162,36 @@ struct answer {
     void *address, *jump;
 };
 
-/* Judges what the next dlsym found for a symbol of the table. */
-static void *judge(int i, void *found) {
-    if (!found)
-        return NULL;
-    fill(of_nvml(i));
-    void *real = or_null(i);
-    if (found == real)
-        return (void *)symbols[i].hook;
-    if (found != (void *)symbols[i].hook)
-        return found;
-    if (real)
-        return found;
-    /* Our own export in a process without the library: answer as if it were not there. */
+/* The answer where the driver is not loaded, and all that there is of a symbol is our own export. */
+static void *nowhere(int i) {
     void *(*look)(void *, const char *);
     *(void **)&look = next(&beneath.dlsym, "dlsym");
     return look(RTLD_NEXT, symbols[i].name);
 }
 
-/* RTLD_NEXT for a symbol of the table, asked by code at caller: the hook, if the library's own definition is next. */
-static void *judge_next(int i, const void *caller) {
+/* Judges what the next dlsym found for a symbol of the table. */
+static void *judge(int i, void *found) {
+    if (!found)
+        return NULL;
+    fill(of_nvml(i));
+    void *real = or_null(i), *hook = (void *)symbols[i].hook;
+    if (found == real)
+        return hook;
+    return found != hook || real ? found : nowhere(i);
+}
+
+/* RTLD_NEXT for a symbol of the table, asked by code at caller. Where a third library's definition comes after the caller,
+ * the next dlsym finds that by itself. Else the driver's is meant, wherever it was loaded. */
+static struct answer judge_next(int i, const void *caller, struct answer pass) {
     struct weft_object object;
     void *found = weft_elf_next(caller, symbols[i].name, &object);
     fill(of_nvml(i));
-    void *real = or_null(i);
-    return found && real && (found == real || found == (void *)symbols[i].hook) ? (void *)symbols[i].hook : NULL;
+    void *real = or_null(i), *hook = (void *)symbols[i].hook;
+    if (found && found != real && found != hook)
+        return pass;
+    if (real)
+        return (struct answer){hook, NULL};
+    return found ? (struct answer){nowhere(i), NULL} : pass;
 }
 
 struct answer weft_lookup(void *handle, const char *name, const void *caller) {
@@ -194,10 +199,8 @@ struct answer weft_lookup(void *handle, const char *name, const void *caller) {
     int i = hooked(name);
     if (i < 0 || !pass.jump)
         return pass;
-    if (handle == RTLD_NEXT) {
-        void *hook = judge_next(i, caller);
-        return hook ? (struct answer){hook, NULL} : pass;
-    }
+    if (handle == RTLD_NEXT)
+        return judge_next(i, caller, pass);
     void *(*look)(void *, const char *);
     *(void **)&look = pass.jump;
     return (struct answer){judge(i, look(handle, name)), NULL};

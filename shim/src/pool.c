@@ -179,19 +179,20 @@ static CUdevice device_of(CUmemoryPool handle, CUdevice current) {
 static struct weft_pool *charged_pool(CUmemoryPool handle, CUdevice device) {
     pthread_mutex_lock(&pools.lock);
     struct weft_pool *p = find(handle, device);
+    bool charged = p && p->gpu != WEFT_NO_GPU;
     pthread_mutex_unlock(&pools.lock);
-    if (!p) {
-        CUdevice owner = handle ? device_of(handle, device) : device;
-        unsigned gpu = weft_device_gpu(owner);
-        if (gpu == WEFT_NO_GPU)
-            return NULL;
-        pthread_mutex_lock(&pools.lock);
-        p = find(handle, owner);
-        if (!p)
-            p = add(handle, owner, gpu);
-        pthread_mutex_unlock(&pools.lock);
-    }
-    return p && p->gpu != WEFT_NO_GPU ? p : NULL;
+    if (p)
+        return charged ? p : NULL;
+    CUdevice owner = handle ? device_of(handle, device) : device;
+    unsigned gpu = weft_device_gpu(owner);
+    if (gpu == WEFT_NO_GPU)
+        return NULL;
+    pthread_mutex_lock(&pools.lock);
+    p = find(handle, owner);
+    if (!p)
+        p = add(handle, owner, gpu);
+    pthread_mutex_unlock(&pools.lock);
+    return p;
 }
 
 /* Charges what the reserve lacks for so many bytes more. It may grow by more than that, which settle finds. */

@@ -60,6 +60,7 @@ static void absent(void) {
         EXPECT(error && strstr(error, "undefined symbol") && strstr(error, names[i]));
         void *program = dlopen(NULL, RTLD_NOW);
         EXPECT(dlsym(program, names[i]) == NULL);
+        EXPECT(dlsym(RTLD_NEXT, names[i]) == NULL);
     }
     EXPECT(dlopen("libcuda.so.1", RTLD_NOW) == NULL);
 }

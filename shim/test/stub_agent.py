@@ -151,7 +151,7 @@ def serve(agent, listener, process):
     selector.register(ended, selectors.EVENT_READ)
     last = False
     while True:
-        ready = selector.select(0.05 if last else None)
+        ready = selector.select(0 if last else None)
         if last and not ready:
             return
         for key, _ in ready:
