@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs the tests that need GPUs on emulated ones, under an agent.
 
-    emulated.py WEFT LIBWEFT EMULATED MEMORY
+    emulated.py WEFT LIBWEFT EMULATED MEMORY CONFORMANCE
 
 starts a broker with three GPUs of different models, and checks in jobs that have one or two of them: the books (the program
-MEMORY), which GPUs a job sees whatever its script does to the environment, and that CUDA and NVML say the same.
+MEMORY), that no way of allocating passes the limit and no way of launching the gate (the program CONFORMANCE), which GPUs a
+job sees whatever its script does to the environment, and that CUDA and NVML say the same.
 """
 import json
 import os
@@ -18,6 +19,7 @@ import hooks
 import stub_agent
 
 MIB = 1 << 20
+LIMIT = 2048 * MIB
 VIEW = r'''
 import ctypes, json, os, sys
 how, libraries = sys.argv[1], {}
@@ -125,21 +127,35 @@ def check_views(path, library, all_gpus):
         assert all(d['old'] == [1024 * MIB, 0, 1024 * MIB] for d in seen['nvml']), seen
 
 
+def check_program(path, library, uuid, command, **options):
+    """Runs a program that checks the driver in a job of one GPU with 2 GiB."""
+    command = ['timeout', '60', 'env', f'LD_PRELOAD={library}', *command]
+    with tempfile.TemporaryFile('w+') as out:
+        saved = os.dup(1)
+        os.dup2(out.fileno(), 1)
+        status, agent = stub_agent.run(path, command, os.environ, [bytes.fromhex(uuid)], LIMIT, **options)
+        os.dup2(saved, 1)
+        os.close(saved)
+        out.seek(0)
+        failed = [line for line in out if line.startswith('not ok')]
+    if status or agent.faults or any(agent.used):
+        raise SystemExit(f'{command[4:]}: status {status}, still charged {agent.used}, faults {agent.faults}\n{"".join(failed)}')
+
+
 def main():
-    weft, library, emulated, memory = (hooks.absolute(p) for p in sys.argv[1:5])
+    weft, library, emulated, memory, conformance = (hooks.absolute(p) for p in sys.argv[1:6])
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(weft, folder)
         try:
             os.environ |= {'WEFT_EMU_SOCKET': broker.socket, 'LD_LIBRARY_PATH': emulated}
-            gpus = uuids(library)
-            status, agent = stub_agent.run(f'{folder}/agent', ['timeout', '60', 'env', f'LD_PRELOAD={library}', memory],
-                                           os.environ, [bytes.fromhex(gpus[0])], 2048 * MIB)
-            if status or agent.faults or any(agent.used):
-                raise SystemExit(f'memory: status {status}, still charged {agent.used}, faults {agent.faults}')
-            check_views(f'{folder}/agent', library, gpus)
+            gpus, path = uuids(library), f'{folder}/agent'
+            check_program(path, library, gpus[0], [memory])
+            check_program(path, library, gpus[0], [conformance, '--expect-limit', str(LIMIT)])
+            check_program(path, library, gpus[0], [conformance, '--expect-gated', '--gated-ms', '100'], never=True)
+            check_views(path, library, gpus)
         finally:
             broker.stop()
-    print('memory: books exact, nothing left; views: the same GPUs, limits and processes by CUDA and NVML')
+    print('memory: books exact, nothing left; no path passes limit or gate; the same GPUs by CUDA and NVML')
 
 
 if __name__ == '__main__':

@@ -7,7 +7,7 @@ library=$1
 shift
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
-check() { test/manifest.py src/manifest.def test/symbols-cuda.txt test/symbols-nvml.txt "$@"; }
+check() { test/manifest.py src/manifest.def test/symbols-cuda.txt test/symbols-nvml.txt emu/symbols.txt "$@"; }
 
 for emulated; do
     nm -D --defined-only "$emulated" | awk '$2 == "T" && $3 ~ /^(cu[A-Z]|nvml.*(DeviceGetCount|Handle|Process|MemoryInfo|GetIndex))/ {print $3}' >"$temp/$(basename "$emulated").txt"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """An agent for tests of the hooks: it grants every request, keeps the books of one allocation, and enforces its limit.
 
-    stub_agent.py SOCKET [--gpu UUID]... [--limit MIB] [--yield] -- COMMAND...
+    stub_agent.py SOCKET [--gpu UUID]... [--limit MIB] [--yield | --never] -- COMMAND...
 
 Runs the command with WEFT_SOCKET set, and exits with its status. With --yield each grant is followed by YIELD, so that the
-token comes back as soon as the shim knows that nothing is outstanding. It fails when messages were wrong, or when memory is
+token comes back as soon as the shim knows that nothing is outstanding; with --never nothing is granted. It fails when messages were wrong, or when memory is
 charged after all processes ended.
 """
 import argparse
@@ -23,8 +23,8 @@ HOST = 7
 
 
 class Agent:
-    def __init__(self, gpus, limit, yields):
-        self.gpus, self.limit, self.yields = gpus, limit, yields
+    def __init__(self, gpus, limit, yields=False, never=False):
+        self.gpus, self.limit, self.yields, self.never = gpus, limit, yields, never
         self.used = [0] * len(gpus)
         self.peak = [0] * len(gpus)
         self.exported = {}  # key -> piece
@@ -91,6 +91,8 @@ class Client:
         elif kind == USE:
             self.gpus = struct.unpack_from('=I', body)[0]
         elif kind == REQUEST:
+            if agent.never:
+                return
             agent.epoch += 1
             self.send(GRANT, struct.pack('=QQQ', agent.epoch, 0, 0))
             if agent.yields:
@@ -168,9 +170,9 @@ def serve(agent, listener, process):
                 key.fileobj.close()
 
 
-def run(path, command, environment, gpus, limit, yields=False):
+def run(path, command, environment, gpus, limit, yields=False, never=False):
     """Runs a command under an agent of its own. Returns its status and the agent."""
-    agent = Agent(gpus, limit, yields)
+    agent = Agent(gpus, limit, yields, never)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     listener.listen(512)
@@ -189,10 +191,12 @@ def main():
     parser.add_argument('--gpu', action='append', default=[])
     parser.add_argument('--limit', type=int, default=1024)
     parser.add_argument('--yield', dest='yields', action='store_true')
+    parser.add_argument('--never', action='store_true')
     parser.add_argument('command', nargs='+')
     options = parser.parse_args()
     gpus = [bytes.fromhex(u.removeprefix('GPU-').replace('-', '')) for u in options.gpu] or [bytes(range(16))]
-    status, agent = run(options.socket, options.command, os.environ, gpus, options.limit << 20, options.yields)
+    status, agent = run(options.socket, options.command, os.environ, gpus, options.limit << 20, options.yields,
+                        options.never)
     if agent.faults or any(agent.used):
         print(f'agent: still charged {agent.used} bytes; faults: {agent.faults}', file=sys.stderr)
         return 1

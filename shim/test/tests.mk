@@ -55,5 +55,5 @@ $(HOOK_OBJ)/lookups-old: $(HOOK_OBJ)/lookups-old.o
 test-lookup: shim $(FAKES) $(addprefix $(HOOK_OBJ)/,lookups lookups-old libwrapper.so libneighbour.so)
 	test/lookup-test.sh $(OUT)/libweft.so $(HOOK_OBJ)
 
-test-memory: shim emu $(HOOK_OBJ)/memory
-	ASAN_OPTIONS=detect_leaks=0 test/emulated.py $(WEFT) $(RUNTIME)$(OUT)/libweft.so $(EMU) $(HOOK_OBJ)/memory
+test-memory: shim emu programs $(HOOK_OBJ)/memory
+	ASAN_OPTIONS=detect_leaks=0 test/emulated.py $(WEFT) $(RUNTIME)$(OUT)/libweft.so $(EMU) $(HOOK_OBJ)/memory $(OUT)/conformance
