@@ -100,6 +100,7 @@ static void open_gate(uint64_t epoch, int64_t now, int64_t lasts, int64_t window
     token.epoch = epoch;
     token.granted = now;
     token.deadline = lasts ? now + lasts : 0;
+    token.back = 0;
     token.window = window;
     token.unbounded = !window;
     token.launches = weft_slots_launches();
@@ -282,9 +283,9 @@ bool weft_token_granted(const struct weft_grant *grant, int64_t now) {
     bool sound = grant->epoch > token.newest && grant->epoch < ALONE;
     if (sound && token.state != UNSHARED) {
         token.newest = grant->epoch;
-        open_gate(grant->epoch, now, duration(grant->lasts_ns), duration(grant->window_ns));
         token.requested = false;
         count(&weft_counts.grants);
+        open_gate(grant->epoch, now, duration(grant->lasts_ns), duration(grant->window_ns));
     }
     unlock();
     return sound;

@@ -17,12 +17,16 @@
         }                                                                                                              \
     } while (0)
 
-/* Runs a scenario, which returns when it went well, for 30 s at the most. Returns 1 where it failed. */
+#ifndef CHECK_SECONDS
+#define CHECK_SECONDS 30
+#endif
+
+/* Runs a scenario, which returns when it went well, for CHECK_SECONDS at the most. Returns 1 where it failed. */
 static inline int check_run(const char *name, void (*scenario)(void)) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(30);
+        alarm(CHECK_SECONDS);
         scenario();
         fflush(NULL);
         exit(0);

@@ -97,6 +97,9 @@ static void drop_drains(void) {
     w.count = 1;
     request_and_grant(&w, 6, 0, 0);
     finish(&w);
+    script_tell(&agent, WEFT_YIELD, 6); /* the next release knows nothing of that drop */
+    script_find(&agent, WEFT_RELEASED, &said);
+    CHECK(said.released.epoch == 6 && said.released.overrun_ns == 0, "overrun %lu", (unsigned long)said.released.overrun_ns);
     CHECK(gpu_counts.faults == 0, "%d faults", gpu_counts.faults);
 }
 
