@@ -369,6 +369,36 @@ static void *mix(void *data) {
     return NULL;
 }
 
+/* A child of a process that uses the driver cannot use it; it is told so, at once, whatever other threads held at the fork. */
+CHECK(children_are_told_by_the_driver) {
+    pthread_t threads[THREADS];
+    CUcontext context;
+    int status;
+    (void)before;
+    DO(cuDevicePrimaryCtxRetain(&context, 0));
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, mix, &context);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            CUdeviceptr address;
+            size_t available, total;
+            alarm(5);
+            cuMemFree_v2(0x1000);
+            cuCtxSynchronize();
+            cuMemGetInfo_v2(&available, &total);
+            cuDevicePrimaryCtxRetain(&context, 0);
+            _exit((int)cuMemAlloc_v2(&address, MIB));
+        }
+        waitpid(child, &status, 0);
+        EXPECT(WIFEXITED(status) ? WEXITSTATUS(status) : -1, CUDA_ERROR_NOT_INITIALIZED);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    DO(cuCtxSynchronize());
+    DO(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 CHECK(threads_leave_nothing) {
     pthread_t threads[THREADS];
     CUcontext context;
@@ -406,6 +436,7 @@ int main(int count, char **arguments) {
     a_context_takes_all_with_it();
     graphs_cost_what_their_nodes_allocate();
     threads_leave_nothing();
+    children_are_told_by_the_driver();
     DO(cuDevicePrimaryCtxRelease_v2(0));
     return !good;
 }

@@ -31,6 +31,8 @@ $(MUTANT): $(HOOK_OBJ)/mutant/lookup.o $(filter-out %/lookup.o,$(call objects,$(
 
 $(HOOK_OBJ)/hooks $(HOOK_OBJ)/lookups: $(HOOK_OBJ)/%: $(HOOK_OBJ)/%.o
 	$(CC) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+$(HOOK_OBJ)/books: $(HOOK_OBJ)/books.o $(OBJ)/src/books.o
+	$(CC) -o $@ $^ $(LDFLAGS) $(LDLIBS)
 $(HOOK_OBJ)/memory: $(HOOK_OBJ)/memory.o $(EMU)/libcuda.so.1
 	$(CC) -o $@ $^ $(LDFLAGS) $(LDLIBS)
 $(HOOK_OBJ)/lib%.so: $(HOOK_OBJ)/%.o
@@ -55,5 +57,6 @@ $(HOOK_OBJ)/lookups-old: $(HOOK_OBJ)/lookups-old.o
 test-lookup: shim $(FAKES) $(addprefix $(HOOK_OBJ)/,lookups lookups-old libwrapper.so libneighbour.so)
 	test/lookup-test.sh $(OUT)/libweft.so $(HOOK_OBJ)
 
-test-memory: shim emu programs $(HOOK_OBJ)/memory
+test-memory: shim emu programs $(HOOK_OBJ)/memory $(HOOK_OBJ)/books
+	$(HOOK_OBJ)/books
 	ASAN_OPTIONS=detect_leaks=0 test/emulated.py $(WEFT) $(RUNTIME)$(OUT)/libweft.so $(EMU) $(HOOK_OBJ)/memory $(OUT)/conformance
