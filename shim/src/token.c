@@ -195,17 +195,25 @@ static void drain(int64_t now) {
         request(now);
 }
 
+/* Whether threads that waited for this grant have yet to make use of it. */
+static bool starting(void) { return atomic_load(&weft_gate.waiting) > 0; }
+
+/* Whether the program is between a synchronisation and its next launch, and has launched under this grant at all. */
+static bool in_gap(uint64_t launches) {
+    return launches != token.launches && weft_slots_idle() && weft_slots_synced();
+}
+
 /* Looks whether the process has paused: in a gap after a synchronisation at once, else after the grace. */
 static void look(int64_t now) {
     uint64_t launches = weft_slots_launches();
-    if (launches != token.seen || !weft_slots_idle()) {
+    if (launches != token.seen || !weft_slots_idle() || starting()) {
         token.seen = launches;
         token.quiet = now;
     }
     bool paused = now - token.quiet >= grace();
     if (token.yield) {
         token.interval = grace() / 2;
-        if ((paused || (weft_slots_idle() && weft_slots_synced())) && release_if_quiet(now, 0))
+        if ((paused || (!starting() && in_gap(launches))) && release_if_quiet(now, 0))
             return;
     } else if (paused && nothing_outstanding() && launches == weft_slots_launches()) {
         struct weft_epoch m = {.epoch = token.epoch};
@@ -424,7 +432,7 @@ static __attribute__((noinline)) void synced_slowly(CUstream stream, bool all) {
     if (weft_own_slot)
         weft_streams_synced(weft_own_slot, stream, all);
     lock();
-    if (token.state == OPEN && token.yield)
+    if (token.state == OPEN && token.yield && !starting())
         release_if_quiet(weft_now(), SPIN);
     unlock();
     errno = saved;

@@ -170,6 +170,23 @@ static void yield_in_gap(void) {
     }
 }
 
+/* Asked to yield together with the grant: whoever waited for it launches first. */
+static void yield_with_grant(void) {
+    union said said;
+    start(WEFT_GUARANTEED);
+    for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+        struct work w = {.stream = stream, .count = 1};
+        go(&w);
+        script_expect(&agent, WEFT_REQUEST, NULL);
+        script_grant(&agent, epoch, 0, 0);
+        script_tell(&agent, WEFT_YIELD, epoch);
+        finish(&w);
+        gpu_sync(stream);
+        script_expect(&agent, WEFT_RELEASED, &said);
+        CHECK(said.released.launches == 1, "epoch %lu: %lu launches", (unsigned long)epoch, (unsigned long)said.released.launches);
+    }
+}
+
 /* One IDLE for each grant, and none while the program works. */
 static void idle_once(void) {
     struct work w = {.ns = 40 * WEFT_MS, .count = 1};
@@ -519,7 +536,7 @@ static void random_decisions(void) {
 
 int main(void) {
     int bad = RUN(one_request) + RUN(drop_drains) + RUN(foreign_epochs) + RUN(deadline) + RUN(yield_at_sync) +
-              RUN(yield_in_gap) + RUN(idle_once) + RUN(all_streams) + RUN(drain_waits_for_each) +
+              RUN(yield_in_gap) + RUN(yield_with_grant) + RUN(idle_once) + RUN(all_streams) + RUN(drain_waits_for_each) +
               RUN(capture_and_destroy) + RUN(errors_are_drained) + RUN(window_bounds) + RUN(no_window_no_events) +
               RUN(hung_drain) + RUN(boundary) + RUN(iterations) + RUN(exits) + RUN(last_context) + RUN(random_decisions);
     return bad > 0;
