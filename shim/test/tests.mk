@@ -59,4 +59,4 @@ test-lookup: shim $(FAKES) $(addprefix $(HOOK_OBJ)/,lookups lookups-old libwrapp
 
 test-memory: shim emu programs $(HOOK_OBJ)/memory $(HOOK_OBJ)/books
 	$(HOOK_OBJ)/books
-	ASAN_OPTIONS=detect_leaks=0 test/emulated.py $(WEFT) $(RUNTIME)$(OUT)/libweft.so $(EMU) $(HOOK_OBJ)/memory $(OUT)/conformance
+	ASAN_OPTIONS=detect_leaks=0 test/emulated.py $(WEFT) $(RUNTIME)$(OUT)/libweft.so $(EMU) $(HOOK_OBJ)/memory $(if $(SAN),,$(OUT)/conformance)
