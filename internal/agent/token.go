@@ -127,7 +127,9 @@ func (s *session) released(m *wire.Released) {
 	}
 	overrun := min(duration(m.Overrun), max(0, now.Sub(due)))
 	s.letGo()
-	s.a.act(s.a.arb.Released(now, s.id(), m.Epoch, duration(m.Used), overrun))
+	s.a.act(s.a.arb.Released(now, s.id(), arbiter.Release{
+		Epoch: m.Epoch, Used: duration(m.Used), Overrun: overrun, Launched: m.Launches > 0, Rested: duration(m.Rested),
+	}))
 	switch {
 	case !s.token.moving:
 	case s.token.epoch == 0:
@@ -169,10 +171,10 @@ func (s *session) tell(d arbiter.Decision) {
 		}
 		s.want(false)
 		s.a.granted.grants++
-		s.a.granted.window = d.Window
-		s.say(&wire.Grant{Terms: wire.Terms{Epoch: d.Epoch, Lasts: lasts(now, d.Deadline), Window: nanoseconds(d.Window)}})
+		s.bounded(d.Window)
+		s.say(&wire.Grant{Terms: wire.Terms{Epoch: d.Epoch, Lasts: lasts(now, d.Deadline), Window: nanoseconds(d.Window), Ahead: flag(d.Ahead)}})
 	case arbiter.Narrow:
-		s.a.granted.window = d.Window
+		s.bounded(d.Window)
 		s.say(&wire.Narrow{Terms: wire.Terms{Epoch: d.Epoch, Window: nanoseconds(d.Window)}})
 	case arbiter.Yield:
 		s.say(&wire.Yield{Epoch: wire.Epoch{Epoch: d.Epoch}})
@@ -296,12 +298,26 @@ func (g *gpu) held(now unit.Time, change int) {
 	g.holders += change
 }
 
+// bounded notes the last bound that was told of what a job may have outstanding.
+func (s *session) bounded(window time.Duration) {
+	if window > 0 {
+		s.a.granted.window = window
+	}
+}
+
 // lasts is how long a grant lasts for the shim: 0 for as long as nothing is said.
 func lasts(now, deadline unit.Time) uint64 {
 	if deadline == unit.Never {
 		return 0
 	}
 	return uint64(max(1, deadline.Sub(now)))
+}
+
+func flag(set bool) uint64 {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func nanoseconds(d time.Duration) uint64 { return uint64(max(0, d)) }

@@ -36,7 +36,7 @@ func BenchmarkTurns(b *testing.B) {
 						continue
 					}
 					now += unit.Time(time.Millisecond)
-					decisions += len(a.Released(now, d.Session, d.Epoch, time.Millisecond, 0))
+					decisions += len(a.Released(now, d.Session, Release{Epoch: d.Epoch, Used: time.Millisecond, Launched: true}))
 					decisions += len(a.Request(now, d.Session))
 				}
 			}

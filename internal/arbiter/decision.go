@@ -67,7 +67,17 @@ type Decision struct {
 	Epoch    uint64        // of the token: all sessions of a job that are granted at once share it; it only rises
 	Deadline unit.Time     // Grant: when the gate closes by itself; unit.Never if it stays open until dropped
 	Window   time.Duration // Grant, Narrow: most GPU time outstanding; 0 for no bound
+	Ahead    bool          // Grant: the session did not ask; it is expected to return from a gap soon
 	Reason   Reason        // Drop
+}
+
+// Release is what a session says of the token that it returns.
+type Release struct {
+	Epoch    uint64
+	Used     time.Duration // GPU time of what it launched
+	Overrun  time.Duration // how far beyond the deadline or drop its kernels ran
+	Launched bool          // it launched anything
+	Rested   time.Duration // granted ahead and launched: until its first launch
 }
 
 // Usage is what a job had.

@@ -1,16 +1,15 @@
 package arbiter
 
-import (
-	"time"
-
-	"weft.dev/weft/internal/unit"
-)
+import "weft.dev/weft/internal/unit"
 
 // Request says that a session wants to launch and its gate is closed.
 func (a *Arbiter) Request(now unit.Time, id SessionID) []Decision {
 	a.begin(now)
 	s := a.sessions[id]
 	if s == nil || s.epoch > 0 {
+		if s != nil {
+			a.crossed(s.job)
+		}
 		return a.decide()
 	}
 	s.wants = true
@@ -21,20 +20,22 @@ func (a *Arbiter) Request(now unit.Time, id SessionID) []Decision {
 	return a.decide()
 }
 
-// Released says that a session closed its gate under an epoch and that nothing of it is outstanding; how much GPU time
-// it used since it was granted; and how far beyond the deadline or drop its kernels ran. A release under another epoch
-// than the session's own is of the past and changes nothing.
-func (a *Arbiter) Released(now unit.Time, id SessionID, epoch uint64, used, overrun time.Duration) []Decision {
+// Released says that a session closed its gate and that nothing of it is outstanding. A release under another epoch than
+// the session's own is of the past and changes nothing.
+func (a *Arbiter) Released(now unit.Time, id SessionID, r Release) []Decision {
 	a.begin(now)
 	s := a.sessions[id]
-	if s == nil || epoch == 0 || s.epoch != epoch {
+	if s == nil || r.Epoch == 0 || s.epoch != r.Epoch {
 		return a.decide()
 	}
 	s.epoch = 0
 	j := s.job
-	j.usage.Used += min(max(0, used), a.now.Sub(j.start))
-	if overrun > 0 {
-		j.late = max(j.late, min(overrun, a.o.MaxDrain))
+	j.usage.Used += min(max(0, r.Used), a.now.Sub(j.start))
+	if r.Overrun > 0 {
+		j.late = max(j.late, min(r.Overrun, a.o.MaxDrain))
+	}
+	if r.Launched {
+		j.returned = min(j.returned, j.start.Add(min(max(0, r.Rested), a.now.Sub(j.start))))
 	}
 	if !j.open() {
 		a.release(j)

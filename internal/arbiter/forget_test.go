@@ -36,7 +36,7 @@ func TestRejoiningGainsNothing(t *testing.T) {
 		take(a.Tick(now))
 		was := holder
 		holder = 0
-		take(a.Released(now, was, epoch, 0, 0))
+		take(a.Released(now, was, Release{Epoch: epoch}))
 		if was == 1 {
 			take(a.Leave(now, 1))
 			join(1)

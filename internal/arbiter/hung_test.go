@@ -29,7 +29,7 @@ func TestHung(t *testing.T) {
 	if ds := a.Hung(2, 1); len(ds) != 0 {
 		t.Errorf("taken twice: %+v", ds)
 	}
-	ds := a.Released(3, 2, epoch, 0, 0)
+	ds := a.Released(3, 2, Release{Epoch: epoch})
 	if len(ds) == 0 {
 		ds = a.Tick(a.Next())
 	}
@@ -39,7 +39,7 @@ func TestHung(t *testing.T) {
 	if u := a.Usage("gang"); u.Overruns != 1 {
 		t.Errorf("%+v", u)
 	}
-	if ds := a.Released(4, 1, epoch, 0, 0); len(ds) != 0 {
+	if ds := a.Released(4, 1, Release{Epoch: epoch}); len(ds) != 0 {
 		t.Errorf("a late release: %+v", ds)
 	}
 }

@@ -43,6 +43,8 @@ type job struct {
 	start    unit.Time     // of holding
 	deadline unit.Time     // of a bounded slice
 	floor    bool          // the slice is part of the minimum: no class ends it early
+	ahead    bool          // it was granted before it asked, in a gap
+	returned unit.Time     // from that gap, as far as its sessions said; unit.Never while none launched
 	dropped  unit.Time     // when it was told to
 	yielding bool          // was told to yield
 	yielded  unit.Time     // when

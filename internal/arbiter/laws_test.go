@@ -44,7 +44,7 @@ func (w *world) request(s *believer) {
 func (w *world) release(s *believer) {
 	epoch := s.live
 	s.live, s.by = 0, unit.Never
-	w.judge(w.a.Released(w.now, s.ID, epoch, time.Millisecond, 0))
+	w.judge(w.a.Released(w.now, s.ID, Release{Epoch: epoch, Used: time.Millisecond, Launched: true}))
 }
 
 // restart replaces the arbiter. Sessions join again, and those that believe they hold a token say so, hung ones of
@@ -99,7 +99,7 @@ func (w *world) step() {
 	case what == 2:
 		w.restart()
 	case what == 3:
-		w.judge(w.a.Released(w.now, s.ID, s.live+uint64(1+what), time.Hour, time.Hour))
+		w.judge(w.a.Released(w.now, s.ID, Release{Epoch: s.live + uint64(1+what), Used: time.Hour, Overrun: time.Hour, Launched: true}))
 	case what < 6:
 		w.judge(w.a.Idle(w.now, s.ID))
 	case what < 12:

@@ -147,7 +147,8 @@ func (p *process) hear(d Decision) {
 		}
 		switch d.Kind {
 		case Grant:
-			*g = gate{id: g.id, gpus: g.gpus, open: true, epoch: d.Epoch, deadline: d.Deadline, window: d.Window, from: p.used}
+			*g = gate{id: g.id, gpus: g.gpus, open: true, epoch: d.Epoch, deadline: d.Deadline, window: d.Window, from: p.used,
+				ahead: d.Ahead && !g.asked, granted: p.m.now, first: unit.Never}
 			p.m.at(d.Deadline, func() {
 				if g.epoch == d.Epoch {
 					p.shut(g)

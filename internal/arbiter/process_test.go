@@ -37,6 +37,9 @@ func (p *process) launch() {
 		p.waits = append(p.waits, p.m.now.Sub(p.wanted))
 		p.wanted = 0
 	}
+	for _, g := range p.sessions {
+		g.first = min(g.first, p.m.now)
+	}
 	p.end = max(p.end, p.m.now)
 	n := p.left
 	if window > 0 {
@@ -136,7 +139,11 @@ func (p *process) shut(g *gate) {
 		}
 		g.epoch = 0
 		used := p.used - g.from
-		p.m.send(func(now unit.Time) []Decision { return p.m.a.Released(now, g.id, epoch, used, 0) })
+		r := Release{Epoch: epoch, Used: used, Launched: g.first < unit.Never}
+		if g.ahead && r.Launched {
+			r.Rested = g.first.Sub(g.granted)
+		}
+		p.m.send(func(now unit.Time) []Decision { return p.m.a.Released(now, g.id, r) })
 		if p.left == 0 && p.end <= p.m.now {
 			p.finish()
 		} else {

@@ -72,7 +72,7 @@ func TestHolderHangs(t *testing.T) {
 	if !slices.Equal(m.overrun, []SessionID{1}) || m.a.Usage("hung").Overruns != 1 {
 		t.Errorf("overruns of %v, want one of session 1", m.overrun)
 	}
-	late := m.a.Released(m.now, 1, 1, time.Second, time.Second)
+	late := m.a.Released(m.now, 1, Release{Epoch: 1, Used: time.Second, Overrun: time.Second, Launched: true})
 	for _, d := range late {
 		if d.Kind == Grant {
 			t.Errorf("a release of the past leads to %+v", d)
@@ -104,12 +104,12 @@ func TestStaleReleaseIsIgnored(t *testing.T) {
 	a := New(1, Options{})
 	play(t, a, 0, Session{ID: 1}, Session{ID: 2})
 	first := a.Request(0, 1)[0].Epoch
-	a.Released(ms(1), 1, first, 0, 0)
+	a.Released(ms(1), 1, Release{Epoch: first})
 	a.Request(ms(2), 1)
 	a.Request(ms(2), 2)
-	want(t, "released twice", a.Released(ms(3), 1, first, 0, 0))
-	want(t, "released by another", a.Released(ms(3), 2, first+1, 0, 0))
-	want(t, "released", a.Released(ms(3), 1, first+1, 0, 0), brief{Grant, 2, None})
+	want(t, "released twice", a.Released(ms(3), 1, Release{Epoch: first}))
+	want(t, "released by another", a.Released(ms(3), 2, Release{Epoch: first + 1}))
+	want(t, "released", a.Released(ms(3), 1, Release{Epoch: first + 1}), brief{Grant, 2, None})
 }
 
 func TestGangGrows(t *testing.T) {
@@ -118,8 +118,8 @@ func TestGangGrows(t *testing.T) {
 	first := a.Request(0, 1)[0].Epoch
 	play(t, a, ms(1), Session{ID: 2, Job: "gang", GPUs: []int{1}})
 	want(t, "a rank on another GPU", a.Request(ms(2), 2), brief{Drop, 1, Regroup})
-	want(t, "the job is whole", a.Released(ms(3), 1, first, 0, 0), brief{Grant, 1, None}, brief{Grant, 2, None})
-	want(t, "one rank returns", a.Released(ms(4), 1, first+1, 0, 0))
+	want(t, "the job is whole", a.Released(ms(3), 1, Release{Epoch: first}), brief{Grant, 1, None}, brief{Grant, 2, None})
+	want(t, "one rank returns", a.Released(ms(4), 1, Release{Epoch: first + 1}))
 	want(t, "and comes back: the tokens have not moved", a.Request(ms(5), 1), brief{Grant, 1, None})
 }
 
@@ -153,7 +153,7 @@ func TestJoinFaults(t *testing.T) {
 		}
 	}
 	for what, d := range map[string][]Decision{
-		"request": a.Request(0, 9), "release": a.Released(0, 9, 1, 0, 0), "idle": a.Idle(0, 9), "leave": a.Leave(0, 9),
+		"request": a.Request(0, 9), "release": a.Released(0, 9, Release{Epoch: 1}), "idle": a.Idle(0, 9), "leave": a.Leave(0, 9),
 	} {
 		want(t, what+" of a stranger", d)
 	}

@@ -89,10 +89,15 @@ func (a *Arbiter) debit(j *job) {
 	if r.delayed {
 		loss += a.now.Sub(r.back)
 	}
-	start := max(r.solvent, a.now.Add(-a.spread(burst)))
-	r.solvent = start.Add(a.spread(loss))
-	j.usage.Lost += loss
+	a.pay(j, loss)
 	r.open, r.asked, r.lent, r.delayed = false, false, false, false
+}
+
+// pay books a loss against a job's credit.
+func (a *Arbiter) pay(j *job, loss time.Duration) {
+	start := max(j.rest.solvent, a.now.Add(-a.spread(burst)))
+	j.rest.solvent = start.Add(a.spread(loss))
+	j.usage.Lost += loss
 }
 
 // spread is the time over which a loss is within the budget.
@@ -109,33 +114,36 @@ func (a *Arbiter) solvent(j, lower *job) unit.Time {
 	return j.rest.solvent
 }
 
-// room is until when the jobs above a waiting one are predicted to leave its GPUs alone: a.now if it may not have them
-// now. Where a later look may say otherwise, it asks for one.
+// room is until when the jobs above a waiting one are predicted to leave its GPUs alone, with time for the hand-over back:
+// a.now or before if it may not have them now. Where a later look may say otherwise, it asks for one.
 func (a *Arbiter) room(j *job) unit.Time {
 	until := unit.Never
 	a.higher(j, func(k *job) {
 		if k.state != resting || !k.rest.open {
 			return
 		}
-		elapsed := a.now.Sub(k.rest.since)
-		length := k.rest.length(elapsed)
-		settled := k.rest.gaps.full() && k.rest.gaps.shortest() > a.o.Grace+a.o.useful()
-		at := a.solvent(k, j)
-		if !settled {
-			at = max(at, k.rest.since.Add(a.o.Grace))
-		}
-		if at > a.now {
+		if at := a.proven(k, j); at > a.now {
 			a.look(at)
 			until = a.now
 			return
 		}
-		end := k.rest.since.Add(length)
-		if end.Sub(a.now) < a.o.useful()+j.late {
-			a.look(max(end, k.rest.since.Add(a.o.useful()+j.late)) + 1)
+		end := k.rest.since.Add(k.rest.length(a.now.Sub(k.rest.since)))
+		if end.Sub(a.now) < a.o.useful()+j.late+a.o.Handover {
+			a.look(max(end, k.rest.since.Add(a.o.useful()+j.late+a.o.Handover)) + 1)
 		}
-		until = min(until, end)
+		until = min(until, end.Add(-a.o.Handover))
 	})
 	return until
+}
+
+// proven is from when on the gap that a job is in may be lent: when it can afford that, and after the grace where gaps too
+// short to lend are known of it, or too few gaps.
+func (a *Arbiter) proven(k, lower *job) unit.Time {
+	at := a.solvent(k, lower)
+	if settled := k.rest.gaps.full() && k.rest.gaps.shortest() > a.o.Grace+a.o.useful(); !settled {
+		at = max(at, k.rest.since.Add(a.o.Grace))
+	}
+	return at
 }
 
 // adapt sets the window of a job after a slice that made a higher one wait, or did not.

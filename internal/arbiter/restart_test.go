@@ -34,7 +34,7 @@ func TestRestart(t *testing.T) {
 	if granted[0].Epoch <= 8 {
 		t.Errorf("epoch %d was granted, want one above all before", granted[0].Epoch)
 	}
-	want(t, "the newer holder returns", a.Released(ms(1101), 5, 7, 0, 0))
+	want(t, "the newer holder returns", a.Released(ms(1101), 5, Release{Epoch: 7}))
 	want(t, "all ranks at once", a.Leave(ms(1102), 1), brief{Grant, 2, None}, brief{Grant, 3, None})
 }
 

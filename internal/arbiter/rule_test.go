@@ -47,7 +47,7 @@ func TestGrace(t *testing.T) {
 	turn := func(work, wait time.Duration) []Decision {
 		now = now.Add(work)
 		at := now
-		if d := a.Released(now, 1, epoch, work, 0); wait == 0 {
+		if d := a.Released(now, 1, Release{Epoch: epoch, Used: work}); wait == 0 {
 			return d
 		} else if len(d) > 0 {
 			t.Errorf("%+v at once, want it after %v", d, wait)
@@ -65,11 +65,11 @@ func TestGrace(t *testing.T) {
 			}
 		}
 	}
-	first := turn(5*time.Millisecond, a.o.useful()+firstWindow+1)
+	first := turn(5*time.Millisecond, a.o.useful()+firstWindow+a.o.Handover+1)
 	for i := range 16 {
 		want(t, "low in the gap", first, brief{Grant, 2, None})
 		now = now.Add(20 * time.Millisecond)
-		a.Released(now, 2, epoch+1, 0, 0)
+		a.Released(now, 2, Release{Epoch: epoch + 1})
 		want(t, "high again", a.Request(now, 1), brief{Grant, 1, None})
 		want(t, "low again", a.Request(now, 2), brief{Yield, 1, None})
 		epoch += 2
@@ -106,7 +106,7 @@ func TestFloorSlice(t *testing.T) {
 	want(t, "low", a.Request(0, 2), brief{Yield, 1, None})
 	at := a.Next()
 	want(t, "the minimum is due", a.Tick(at), brief{Drop, 1, Minimum})
-	want(t, "high drained", a.Released(at+1, 1, 1, 0, 0), brief{Grant, 2, None})
+	want(t, "high drained", a.Released(at+1, 1, Release{Epoch: 1}), brief{Grant, 2, None})
 	want(t, "high asks", a.Request(at+2, 1))
 	want(t, "the slice is over", a.Tick(at.Add(slice)+1), brief{Drop, 2, Deadline})
 	if at < ms(20) || at > ms(20.1) {
@@ -124,8 +124,8 @@ func TestLowRunsOnWhileGangWaits(t *testing.T) {
 	want(t, "the gang waits for its peer", a.Request(ms(1), 3))
 	want(t, "the peer's turn ends", a.Tick(ms(7)), brief{Yield, 1, None})
 	want(t, "the low job is stopped in time", a.Tick(ms(10)), brief{Drop, 2, Priority})
-	want(t, "the low job is out", a.Released(ms(10.4), 2, 2, 0, 0))
-	want(t, "the peer returns", a.Released(ms(10.5), 1, 1, 0, 0), brief{Grant, 3, None})
+	want(t, "the low job is out", a.Released(ms(10.4), 2, Release{Epoch: 2}))
+	want(t, "the peer returns", a.Released(ms(10.5), 1, Release{Epoch: 1}), brief{Grant, 3, None})
 }
 
 // TestQuantum adapts to hand-overs and to how long holders take to return.

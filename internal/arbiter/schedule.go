@@ -71,6 +71,9 @@ func (a *Arbiter) consider(j *job) bool {
 		return true
 	}
 	if limit.Sub(a.now) < a.o.useful()+j.late {
+		if a.handBack(j) {
+			return a.consider(j) // now it has somebody to displace
+		}
 		if len(j.gpus) == 1 { // the others that wait for this GPU alone have no more room
 			a.gpus[j.gpus[0]].claim = limit
 		}
@@ -133,9 +136,14 @@ func (a *Arbiter) takeTurn(h, j *job) unit.Time {
 	return end
 }
 
-// borrow asks a higher holder for its next gap, if its budget has room for the hand-over and its gaps are worth it.
+// borrow asks a higher holder for its next gap, if its budget has room for the hand-over and its gaps are worth it. One that
+// was granted ahead gives the token back at once if it has not returned, so it is not asked before that would be of use.
 func (a *Arbiter) borrow(h, j *job) {
-	if at := max(a.solvent(h, j), h.rest.probe); at > a.now {
+	at := max(a.solvent(h, j), h.rest.probe)
+	if h.ahead {
+		at = max(at, a.reclaim(h, j))
+	}
+	if at > a.now {
 		a.look(at)
 		return
 	}

@@ -46,6 +46,9 @@ type gate struct {
 	yield    bool
 	asked    bool
 	from     time.Duration // used when it was granted
+	ahead    bool
+	granted  unit.Time
+	first    unit.Time // launch under this grant; unit.Never before
 }
 
 // start joins a process with a session for each set of GPUs, and lets it run.

@@ -15,6 +15,12 @@ func (a *Arbiter) nextEpoch() uint64 {
 func (a *Arbiter) grant(j *job, deadline unit.Time, floor bool) {
 	a.unqueue(j)
 	a.debit(j)
+	j.ahead = false
+	a.give(j, deadline, floor)
+}
+
+// give makes a job the holder of all its tokens until a deadline.
+func (a *Arbiter) give(j *job, deadline unit.Time, floor bool) {
 	j.state, j.start, j.first, j.deadline, j.floor, j.yielding = holding, a.now, j.tag, deadline, floor, false
 	j.held = append(j.held[:0], j.gpus...)
 	for _, g := range j.held {
@@ -35,7 +41,7 @@ func (a *Arbiter) open(s *session, epoch uint64) {
 	s.epoch, s.wants, s.idle = epoch, false, false
 	s.job.given = a.windowOf(s.job)
 	a.out = append(a.out, Decision{
-		Kind: Grant, Session: s.id, Epoch: epoch, Deadline: s.job.deadline, Window: s.job.given,
+		Kind: Grant, Session: s.id, Epoch: epoch, Deadline: s.job.deadline, Window: s.job.given, Ahead: s.job.ahead,
 	})
 }
 
@@ -117,7 +123,9 @@ func (a *Arbiter) release(j *job) {
 		}
 	}
 	j.state, j.held, j.deadline, j.floor = resting, j.held[:0], unit.Never, false
-	j.rest.begin(a.now, !told, j.yielding && a.now.Sub(j.yielded) < 2*a.o.Handover)
+	if !j.ahead || a.resumed(j) {
+		j.rest.begin(a.now, !told, j.yielding && a.now.Sub(j.yielded) < 2*a.o.Handover)
+	}
 	if j.wanting() {
 		a.enqueue(j)
 	}

@@ -52,12 +52,13 @@ type Terms struct {
 	Epoch  uint64
 	Lasts  uint64 // ns until the gate closes by itself; 0: it stays open until Drop or Yield
 	Window uint64 // ns: most estimated GPU time outstanding; 0: no bound
+	Ahead  uint64 // 1: not asked for; the process is expected back from a gap
 }
 
 // Grant opens the gate.
 type Grant struct{ Terms }
 
-// Narrow asks to keep less outstanding from now on. Lasts is unused.
+// Narrow asks to keep less outstanding from now on. Lasts and Ahead are unused.
 type Narrow struct{ Terms }
 
 // Yield says that others wait: release as soon as nothing is outstanding.
@@ -146,16 +147,17 @@ func (m *Refused) get(b []byte) error {
 	return nil
 }
 
-func (m *Terms) size() int { return 24 }
+func (m *Terms) size() int { return 32 }
 func (m *Terms) put(b []byte) {
 	order.PutUint64(b[0:], m.Epoch)
 	order.PutUint64(b[8:], m.Lasts)
 	order.PutUint64(b[16:], m.Window)
+	order.PutUint64(b[24:], m.Ahead)
 }
 
 func (m *Terms) get(b []byte) error {
-	*m = Terms{order.Uint64(b[0:]), order.Uint64(b[8:]), order.Uint64(b[16:])}
-	return zero(b[24:])
+	*m = Terms{order.Uint64(b[0:]), order.Uint64(b[8:]), order.Uint64(b[16:]), order.Uint64(b[24:])}
+	return nil
 }
 
 func (*Grant) kind() Type { return TypeGrant }

@@ -26,6 +26,7 @@ type Released struct {
 	Used     uint64 // ns of GPU time of the work launched under this epoch, by the shim's own estimate
 	Overrun  uint64 // ns beyond drop or deadline, plus the window, that its work ran
 	Launches uint64 // under this epoch
+	Rested   uint64 // ns until the first launch under a grant ahead; 0 where there was none
 }
 
 // Idle says that the gate is open and nothing has been outstanding for the idle grace.
@@ -102,16 +103,17 @@ func (*Request) kind() Type { return TypeRequest }
 func (*Pong) kind() Type { return TypePong }
 
 func (*Released) kind() Type { return TypeReleased }
-func (*Released) size() int  { return 32 }
+func (*Released) size() int  { return 40 }
 func (m *Released) put(b []byte) {
 	order.PutUint64(b[0:], m.Epoch)
 	order.PutUint64(b[8:], m.Used)
 	order.PutUint64(b[16:], m.Overrun)
 	order.PutUint64(b[24:], m.Launches)
+	order.PutUint64(b[32:], m.Rested)
 }
 
 func (m *Released) get(b []byte) error {
-	*m = Released{order.Uint64(b[0:]), order.Uint64(b[8:]), order.Uint64(b[16:]), order.Uint64(b[24:])}
+	*m = Released{order.Uint64(b[0:]), order.Uint64(b[8:]), order.Uint64(b[16:]), order.Uint64(b[24:]), order.Uint64(b[32:])}
 	return nil
 }
 

@@ -10,11 +10,11 @@ import (
 
 // every is one message of each type, none of them blank.
 func every() []Message {
-	q, s, tm := Question{7, 1}, Shared{Handle: 9, GPU: 2, Key: [KeySize]byte{1, 2, 3}}, Terms{5, 6, 7}
+	q, s, tm := Question{7, 1}, Shared{Handle: 9, GPU: 2, Key: [KeySize]byte{1, 2, 3}}, Terms{5, 6, 7, 1}
 	welcome := &Welcome{Session: 3, Count: 2, Class: 1, Grace: 500, Held: 1}
 	welcome.GPUs[1] = GPU{UUID: [16]byte{9}, Limit: 8, Reserved: 4}
 	return []Message{
-		&Hello{1, 2, 3, 1}, &Use{3}, &Request{}, &Released{1, 2, 3, 4}, &Idle{Epoch{4}}, &Alloc{1, 2, 3, 4, 1}, &Free{q}, &Export{s},
+		&Hello{1, 2, 3, 1}, &Use{3}, &Request{}, &Released{1, 2, 3, 4, 5}, &Idle{Epoch{4}}, &Alloc{1, 2, 3, 4, 1}, &Free{q}, &Export{s},
 		&Import{s}, &Iteration{4}, &View{q}, &ProcessesOf{q}, &Pong{}, welcome, &Refused{RefusedFull, 1}, &Grant{tm}, &Narrow{tm},
 		&Yield{Epoch{8}}, &Drop{1, 2}, &Memory{1, OutOfMemory, 2, 3, 4, 5}, &List{1, 2, []Process{{5, 6}, {7, -1}}}, &Wanted{1, 1}, &Ping{},
 	}
@@ -114,7 +114,7 @@ func FuzzRoundTrip(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	p := Append(nil, 1, &Released{1, 2, 3, 4})
+	p := Append(nil, 1, &Released{1, 2, 3, 4, 5})
 	for b.Loop() {
 		if _, _, err := Parse(p); err != nil {
 			b.Fatal(err)

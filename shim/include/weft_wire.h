@@ -144,6 +144,7 @@ struct weft_released {
 	uint64_t used_ns;    /* GPU time of the work launched under this epoch, by the shim's own estimate */
 	uint64_t overrun_ns; /* how far beyond drop or deadline, plus the window, its work ran */
 	uint64_t launches;   /* under this epoch */
+	uint64_t rested_ns;  /* of a grant ahead: until the first launch under it; 0 where there was none */
 };
 
 /* IDLE, YIELD */
@@ -156,7 +157,8 @@ struct weft_grant {
 	struct weft_header header;
 	uint64_t epoch;
 	uint64_t lasts_ns;  /* the gate closes by itself after this; 0: it stays open until DROP or YIELD */
-	uint64_t window_ns; /* most estimated GPU time outstanding; 0: no bound. Also the body of NARROW (lasts_ns unused) */
+	uint64_t window_ns; /* most estimated GPU time outstanding; 0: no bound. Also the body of NARROW (the rest unused) */
+	uint64_t ahead;     /* 1: not asked for; the process is expected back from a gap, and YIELD before that takes it back */
 };
 
 struct weft_drop {
@@ -233,9 +235,9 @@ static_assert(sizeof(struct weft_gpu) == 32, "gpu");
 static_assert(sizeof(struct weft_welcome) == 40 + 32 * WEFT_GPUS, "welcome");
 static_assert(sizeof(struct weft_refused) == 24, "refused");
 static_assert(sizeof(struct weft_use) == 24, "use");
-static_assert(sizeof(struct weft_released) == 48, "released");
+static_assert(sizeof(struct weft_released) == 56, "released");
 static_assert(sizeof(struct weft_epoch) == 24, "epoch");
-static_assert(sizeof(struct weft_grant) == 40, "grant");
+static_assert(sizeof(struct weft_grant) == 48, "grant");
 static_assert(sizeof(struct weft_drop) == 32, "drop");
 static_assert(sizeof(struct weft_alloc) == 40, "alloc");
 static_assert(sizeof(struct weft_handle) == 32, "handle");

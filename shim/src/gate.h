@@ -20,9 +20,10 @@
 /* Bits of a gate's word; the rest is the low part of the epoch. */
 #define WEFT_GATE_OPEN 1u
 #define WEFT_GATE_WINDOWED 2u /* open, and launches bound what they leave outstanding */
+#define WEFT_GATE_AHEAD 4u    /* open before anybody asked: the first launch says so */
 
-static inline uint32_t weft_gate_word(uint64_t epoch, bool windowed) {
-    return (uint32_t)epoch << 2 | (windowed ? WEFT_GATE_WINDOWED : 0) | WEFT_GATE_OPEN;
+static inline uint32_t weft_gate_word(uint64_t epoch, bool windowed, bool ahead) {
+    return (uint32_t)epoch << 3 | (ahead ? WEFT_GATE_AHEAD : 0) | (windowed ? WEFT_GATE_WINDOWED : 0) | WEFT_GATE_OPEN;
 }
 
 #ifdef WEFT_GATE_MUTANT /* what the litmus test must be able to tell from the real thing */

@@ -42,6 +42,8 @@ static struct {
     int64_t deadline;  /* 0: none */
     int64_t window;    /* ns; 0: no bound */
     bool unbounded;    /* there was a time without a window under this epoch */
+    bool ahead;        /* granted before anybody asked, and nobody launched since */
+    int64_t rested;    /* granted ahead: until the first launch, ns */
     int64_t back;      /* when it was asked back, or its deadline */
     int64_t closed;    /* when draining began */
     uint64_t launches; /* of the process when it was granted */
@@ -76,7 +78,7 @@ static void count(_Atomic uint64_t *counter) { atomic_fetch_add_explicit(counter
 /* ---- The gate */
 
 static void set_gate(bool open) {
-    weft_gate_set(&weft_gate.word, open ? weft_gate_word(token.epoch, token.window > 0) : 0);
+    weft_gate_set(&weft_gate.word, open ? weft_gate_word(token.epoch, token.window > 0, token.ahead) : 0);
     if (open && atomic_load(&weft_gate.waiting))
         weft_futex_wake(&weft_gate.word);
 }
@@ -95,8 +97,10 @@ static void end_drain(enum state state) {
     weft_futex_wake(&token.drained);
 }
 
-static void open_gate(uint64_t epoch, int64_t now, int64_t lasts, int64_t window) {
+static void open_gate(uint64_t epoch, int64_t now, int64_t lasts, int64_t window, bool ahead) {
     end_drain(OPEN);
+    token.ahead = ahead;
+    token.rested = 0;
     token.epoch = epoch;
     token.granted = now;
     token.deadline = lasts ? now + lasts : 0;
@@ -132,7 +136,7 @@ static void request(int64_t now) {
  * launches cost, as measured or estimated; otherwise all of it but an end in which nothing ran, as the launch path reads no
  * clock: an upper bound. */
 static int64_t used(int64_t now) {
-    int64_t held = now - token.granted;
+    int64_t held = now - token.granted - token.rested;
     int64_t spent = weft_window_spent() - token.spent;
     if (!token.unbounded)
         return spent < held ? spent : held;
@@ -149,6 +153,7 @@ static struct weft_released account(int64_t now) {
         .used_ns = (uint64_t)used(now),
         .overrun_ns = late > 0 ? (uint64_t)late : 0,
         .launches = weft_slots_launches() - token.launches,
+        .rested_ns = (uint64_t)token.rested,
     };
 }
 
@@ -198,9 +203,9 @@ static void drain(int64_t now) {
 /* Whether threads that waited for this grant have yet to make use of it. */
 static bool starting(void) { return atomic_load(&weft_gate.waiting) > 0; }
 
-/* Whether the program is between a synchronisation and its next launch, and has launched under this grant at all. */
+/* Whether the program is between a synchronisation and its next launch; under a grant that it asked for, after the first. */
 static bool in_gap(uint64_t launches) {
-    return launches != token.launches && weft_slots_idle() && weft_slots_synced();
+    return (token.ahead || launches != token.launches) && weft_slots_idle() && weft_slots_synced();
 }
 
 /* Looks whether the process has paused: in a gap after a synchronisation at once, else after the grace. */
@@ -229,12 +234,12 @@ static void look(int64_t now) {
 static void go_alone(int64_t now) {
     if (!besteffort()) {
         if (token.state == CLOSED)
-            open_gate(ALONE, now, 0, 0);
+            open_gate(ALONE, now, 0, 0, false);
     } else if (token.state == OPEN && token.epoch != ALONE) {
         close_gate(now, now);
     } else if (token.state == CLOSED && now >= token.slice) {
         token.slice = now + SLICE;
-        open_gate(ALONE, now, SHARE, 0);
+        open_gate(ALONE, now, SHARE, 0, false);
     }
 }
 
@@ -291,9 +296,10 @@ bool weft_token_granted(const struct weft_grant *grant, int64_t now) {
     bool sound = grant->epoch > token.newest && grant->epoch < ALONE;
     if (sound && token.state != UNSHARED) {
         token.newest = grant->epoch;
+        bool ahead = grant->ahead && !token.requested;
         token.requested = false;
         count(&weft_counts.grants);
-        open_gate(grant->epoch, now, duration(grant->lasts_ns), duration(grant->window_ns));
+        open_gate(grant->epoch, now, duration(grant->lasts_ns), duration(grant->window_ns), ahead);
     }
     unlock();
     return sound;
@@ -381,18 +387,34 @@ static void wait_for_gate(void) {
     unlock();
 }
 
+/* The first launch under a grant ahead: the gap is over. */
+static void come_back(void) {
+    lock();
+    if (token.state == OPEN && token.ahead) {
+        token.ahead = false;
+        token.rested = weft_now() - token.granted;
+        set_gate(true);
+    }
+    unlock();
+}
+
 static __attribute__((noinline)) void begin_slowly(CUstream stream, enum weft_work kind, const void *key) {
     int saved = errno;
     struct weft_slot *slot = weft_slot_get();
     for (;;) {
-        if (weft_gate_enter(&weft_gate.word, &slot->busy, WEFT_GATE_OPEN, WEFT_GATE_WINDOWED))
+        if (weft_gate_enter(&weft_gate.word, &slot->busy, WEFT_GATE_OPEN, WEFT_GATE_WINDOWED | WEFT_GATE_AHEAD))
             break;
-        if (!(atomic_load(&weft_gate.word) & WEFT_GATE_OPEN)) {
+        uint32_t word = atomic_load(&weft_gate.word);
+        if (!(word & WEFT_GATE_OPEN)) {
             wait_for_gate();
             continue;
         }
+        if (word & WEFT_GATE_AHEAD) {
+            come_back();
+            continue;
+        }
         weft_window_admit(slot, stream, kind, key);
-        if (weft_gate_enter(&weft_gate.word, &slot->busy, WEFT_GATE_OPEN, 0))
+        if (weft_gate_enter(&weft_gate.word, &slot->busy, WEFT_GATE_OPEN, WEFT_GATE_AHEAD))
             break;
         weft_window_cancel(slot);
     }
@@ -401,7 +423,7 @@ static __attribute__((noinline)) void begin_slowly(CUstream stream, enum weft_wo
 
 void weft_launch_begin(CUstream stream, enum weft_work kind, const void *key) {
     struct weft_slot *slot = weft_own_slot;
-    if (__builtin_expect(!slot || !weft_gate_enter(&weft_gate.word, &slot->busy, WEFT_GATE_OPEN, WEFT_GATE_WINDOWED), 0))
+    if (__builtin_expect(!slot || !weft_gate_enter(&weft_gate.word, &slot->busy, WEFT_GATE_OPEN, WEFT_GATE_WINDOWED | WEFT_GATE_AHEAD), 0))
         begin_slowly(stream, kind, key);
 }
 

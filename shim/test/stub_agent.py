@@ -94,7 +94,7 @@ class Client:
             if agent.never:
                 return
             agent.epoch += 1
-            self.send(GRANT, struct.pack('=QQQ', agent.epoch, 0, 0))
+            self.send(GRANT, struct.pack('=QQQQ', agent.epoch, 0, 0, 0))
             if agent.yields:
                 self.send(YIELD, struct.pack('=Q', agent.epoch))
         elif kind == ALLOC:

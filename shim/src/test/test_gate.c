@@ -43,7 +43,7 @@ static void hammer(void) {
         for (volatile int i = 0; i < 200; i++)
             ;
         phase++;
-        weft_gate_set(&weft_gate.word, weft_gate_word((uint64_t)rounds, false));
+        weft_gate_set(&weft_gate.word, weft_gate_word((uint64_t)rounds, false, false));
         for (volatile int i = 0; i < 200; i++)
             ;
     }
@@ -130,7 +130,7 @@ static void *measure(void *stream) {
 /* Nanoseconds of thread time per launch, for streams of the program and for the legacy stream. */
 static void benchmark(void) {
     gpu_start();
-    weft_gate_set(&weft_gate.word, weft_gate_word(1, false));
+    weft_gate_set(&weft_gate.word, weft_gate_word(1, false, false));
     for (int legacy = 0; legacy < 2; legacy++)
         for (int n = 1; n <= 4; n *= 2) {
             pthread_t threads[4];
