@@ -77,6 +77,9 @@ func (b *Bed) KillAgent() error {
 	return err
 }
 
+// PIDs are the processes of the agent and of the emulated GPUs.
+func (b *Bed) PIDs() []int { return []int{b.agent.Process.Pid, b.broker.Process.Pid} }
+
 // AgentDir is the folder that `weft exec --socket` takes.
 func (b *Bed) AgentDir() string { return filepath.Join(b.dir, "agent") }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -49,7 +48,6 @@ func (j *Job) flags(gpu int) []string {
 // Program is a program that runs on the bed.
 type Program struct {
 	cmd         *exec.Cmd
-	job         bool
 	Out, Errors bytes.Buffer // complete once Wait returned
 }
 
@@ -59,7 +57,7 @@ func (b *Bed) Command(ctx context.Context, job *Job, name string, arguments ...s
 	if job != nil {
 		line = append(append([]string{b.o.Weft, "exec", "--socket", b.AgentDir()}, job.flags(b.o.GPU)...), append([]string{"--"}, line...)...)
 	}
-	p := &Program{cmd: exec.CommandContext(ctx, line[0], line[1:]...), job: job != nil}
+	p := &Program{cmd: exec.CommandContext(ctx, line[0], line[1:]...)}
 	p.cmd.Env, p.cmd.WaitDelay = b.env, patience
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.Stdout, p.cmd.Stderr = &p.Out, &p.Errors
@@ -83,48 +81,23 @@ func (p *Program) Setenv(list ...string) { p.cmd.Env = append(p.cmd.Env, list...
 // Start starts the program.
 func (p *Program) Start() error { return p.cmd.Start() }
 
-// PID is the process that was started: `weft exec` for a job.
+// PID is the program's process: `weft exec` becomes the program.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal to the process that was started.
+// Signal sends a signal to the program.
 func (p *Program) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// SignalJob sends a signal to the job's own process: the child of `weft exec`.
-func (p *Program) SignalJob(s syscall.Signal) error {
-	pid, err := p.JobPID()
-	if err != nil {
-		return err
-	}
-	return syscall.Kill(pid, s)
+// Ended says whether the process has ended, before or after Wait.
+func (p *Program) Ended() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, p.PID(), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
 }
 
-// JobPID is the process that `weft exec` started, or the process itself where it is no job.
-func (p *Program) JobPID() (int, error) {
-	pid := p.PID()
-	if !p.job {
-		return pid, nil
-	}
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return 0, err
-	}
-	for _, file := range threads {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread ended
-		}
-		if fields := strings.Fields(string(text)); len(fields) > 0 {
-			return strconv.Atoi(fields[0])
-		}
-	}
-	return 0, fmt.Errorf("process %d, weft exec, has no child", pid)
-}
-
-// kill ends the program and its job at once.
+// kill ends the program at once.
 func (p *Program) kill() {
-	_ = p.SignalJob(syscall.SIGKILL) // it may have ended
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // killed, as wanted
+	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Wait()         // killed, as wanted
 }
 
 // Wait waits for the program's end; the error holds what it said.

@@ -66,7 +66,7 @@ func (b *Bed) lose(ctx context.Context, holder, waiter string, signal syscall.Si
 		return 0, err
 	}
 	at := Monotonic()
-	if err := h.SignalJob(signal); err != nil {
+	if err := h.Signal(signal); err != nil {
 		return 0, err
 	}
 	s, err := w.Sample()

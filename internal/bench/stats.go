@@ -20,7 +20,12 @@ type Stats struct {
 // Stats asks the agent.
 func (b *Bed) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	return s, b.ask(ctx, &s, "agent", "stats", "--socket", b.AgentDir(), "--json")
+	return s, b.Agent(ctx, &s)
+}
+
+// Agent asks the agent for all that it knows, into a value of the caller.
+func (b *Bed) Agent(ctx context.Context, into any) error {
+	return b.ask(ctx, into, "agent", "stats", "--socket", b.AgentDir(), "--json")
 }
 
 // Emulated asks the emulated GPUs for their counters, into a value of the caller.

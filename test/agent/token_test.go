@@ -43,7 +43,7 @@ func crowd(t *testing.T, b *bench.Bed, launches int) {
 	ctx := soon(t)
 	programs := make([]*bench.Program, 8)
 	for i := range programs {
-		job := &bench.Job{Name: fmt.Sprintf("crowd-%d", i), Class: classes[i%3], Weight: 1 + i}
+		job := &bench.Job{Name: fmt.Sprintf("crowd-%d", i), Class: classes[i%3], Weight: 1 + i, Reserved: "1GiB"}
 		programs[i] = b.Command(ctx, job, "weft-probe", "launch-cost", "--threads", "4", "--rounds", "2", "--launches", strconv.Itoa(launches))
 		if err := programs[i].Start(); err != nil {
 			t.Fatal(err)

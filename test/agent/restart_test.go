@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"weft.dev/weft/internal/bench"
+)
+
+// TestAgentRestart kills the agent with SIGKILL under load, several times, and starts it again: no program fails or
+// stalls, and no two jobs hold a GPU at once.
+func TestAgentRestart(t *testing.T) {
+	timed(t)
+	b := bed(t, 1)
+	ctx := soon(t)
+	var programs []*bench.Program
+	for _, job := range []bench.Job{
+		{Name: "high", Class: "guaranteed"}, {Name: "peer-1", Reserved: "1GiB", Peak: "1GiB"}, {Name: "peer-2", Reserved: "1GiB", Peak: "1GiB"},
+		{Name: "low", Class: "besteffort", Reserved: "1GiB"},
+	} {
+		p := b.Command(ctx, &job, "weft-train", "--kernels", "20", "--kernel-us", "200", "--gap-ms", "4", "--ephemeral", "256MiB", "--seconds", "14")
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, p)
+	}
+	for range 3 {
+		if err := sleep(ctx, 2*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.KillAgent(); err != nil {
+			t.Fatal(err)
+		}
+		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.StartAgent(ctx); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, "all sessions are back", func() bool { return known(t, b).Sessions == len(programs) })
+	}
+	for _, p := range programs {
+		got := final(t, p)
+		t.Logf("%d iterations, stalled for %.2f s", got.Iterations, got.Stall)
+		if got.Iterations == 0 {
+			t.Error("a job made no progress")
+		}
+	}
+	held(t, b)
+	eventually(t, 5*time.Second, "nothing is left", func() bool { return known(t, b).Sessions == 0 && used(t, b) == 0 })
+}
+
+// TestAgentGone kills the agent for good: the programs go on.
+func TestAgentGone(t *testing.T) {
+	timed(t)
+	b := bed(t, 1)
+	ctx := soon(t)
+	var programs []*bench.Program
+	for _, class := range []string{"guaranteed", "burstable", "besteffort"} {
+		p := b.Command(ctx, &bench.Job{Name: class, Class: class}, "weft-train", "--kernels", "10", "--kernel-us", "200", "--gap-ms", "4", "--seconds", "5")
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, p)
+	}
+	if err := sleep(ctx, 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.KillAgent(); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range programs {
+		got := final(t, p)
+		t.Logf("job %d: %d iterations in %.1f s, stalled for %.2f s", i, got.Iterations, got.Seconds, got.Stall)
+		if got.Stall > 2 {
+			t.Errorf("job %d stalled for %.2f s", i, got.Stall)
+		}
+	}
+	if err := b.StartAgent(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
