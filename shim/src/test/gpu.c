@@ -32,6 +32,7 @@ static struct {
 
 static __thread CUcontext current[16];
 static __thread int depth;
+static __thread bool own_stream; /* this thread launched into CU_STREAM_PER_THREAD */
 static __thread CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static int index_of(CUcontext context) { return (int)(context - gpu.contexts); }
@@ -87,7 +88,7 @@ static CUresult event_record(CUevent event, CUstream stream) {
     CUstream s = resolve(stream);
     gpu_counts.records++;
     if (s->capturing || s->destroyed || (!legacy(stream) && s->context != event->context) ||
-        event->context != current[depth] || current[depth]->destroyed || (legacy(stream) && any_capture(current[depth])))
+        (stream == CU_STREAM_PER_THREAD && !own_stream) || event->context != current[depth] || current[depth]->destroyed || (legacy(stream) && any_capture(current[depth])))
         gpu_counts.faults++;
     int64_t now = weft_now(), end = end_of(stream, event->context);
     event->at = end > now ? end : now;
@@ -217,6 +218,7 @@ void gpu_work(CUstream stream, int64_t ns) {
     pthread_mutex_lock(&gpu.lock);
     CUstream s = resolve(stream);
     int64_t now = weft_now();
+    own_stream |= stream == CU_STREAM_PER_THREAD;
     s->end = (s->end > now ? s->end : now) + ns;
     gpu_counts.launches++;
     pthread_mutex_unlock(&gpu.lock);
@@ -251,11 +253,15 @@ int64_t gpu_busy_until(void) {
 void gpu_capture(CUstream stream, bool on) {
     if (on)
         weft_stream_quit(stream);
+    gpu_join_capture(stream, on);
+    if (!on)
+        weft_stream_back(stream);
+}
+
+void gpu_join_capture(CUstream stream, bool on) {
     pthread_mutex_lock(&gpu.lock);
     stream->capturing = on;
     pthread_mutex_unlock(&gpu.lock);
-    if (!on)
-        weft_stream_back(stream);
 }
 
 void gpu_break(CUresult error) { gpu.broken = error; }

@@ -29,6 +29,7 @@ void gpu_sync(CUstream stream);
 int64_t gpu_busy_until(void);
 
 void gpu_capture(CUstream stream, bool on);
+void gpu_join_capture(CUstream stream, bool on); /* by waiting for an event of a stream that captures */
 void gpu_break(CUresult error); /* returned by all calls from now on; CUDA_SUCCESS: repaired */
 
 struct gpu_counts {

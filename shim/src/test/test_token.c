@@ -187,6 +187,17 @@ static void yield_with_grant(void) {
     }
 }
 
+/* And however late it is scheduled. */
+static void yield_before_start(void) {
+    start(WEFT_GUARANTEED);
+    atomic_fetch_add(&weft_gate.waiting, 1);
+    script_grant(&agent, 5, 0, 0);
+    script_tell(&agent, WEFT_YIELD, 5);
+    script_quiet(&agent, WEFT_RELEASED, 20 * WEFT_MS);
+    atomic_fetch_sub(&weft_gate.waiting, 1);
+    script_find(&agent, WEFT_RELEASED, NULL);
+}
+
 /* One IDLE for each grant, and none while the program works. */
 static void idle_once(void) {
     struct work w = {.ns = 40 * WEFT_MS, .count = 1};
@@ -248,32 +259,62 @@ static void drain_waits_for_each(void) {
     }
 }
 
-/* Streams that capture get no event, others do meanwhile; destroyed ones are waited for by what they left. */
-static void capture_and_destroy(void) {
-    struct work w = {.count = 1};
-    start(WEFT_GUARANTEED);
-    CUstream capturing = gpu_stream(gpu_context(0)), doomed = gpu_stream(gpu_context(0));
-    w.stream = stream;
-    request_and_grant(&w, 5, 0, 0);
-    finish(&w);
-    gpu_launch(capturing, 25 * WEFT_MS, NULL);
-    gpu_launch(NULL, WEFT_MS, NULL);
-    gpu_launch(doomed, 35 * WEFT_MS, NULL);
+static void drop_and_check(uint64_t epoch, const char *what) {
     int64_t end = gpu_busy_until();
-    gpu_capture(capturing, true);
-    gpu_destroy_stream(doomed);
-    script_tell(&agent, WEFT_DROP, 5);
+    script_tell(&agent, WEFT_DROP, epoch);
     script_find(&agent, WEFT_RELEASED, NULL);
-    CHECK(weft_now() >= end, "released before the destroyed stream's work ended");
-    CHECK(gpu_counts.faults == 0, "%d faults", gpu_counts.faults);
-    gpu_capture(capturing, false);
-    request_and_grant(&w, 6, 0, 0);
+    CHECK(weft_now() >= end, "released before the end of %s", what);
+    CHECK(gpu_counts.faults == 0, "%d faults with %s", gpu_counts.faults, what);
+}
+
+static void grant_once(uint64_t epoch) {
+    struct work w = {.stream = stream, .count = 1};
+    request_and_grant(&w, epoch, 0, 0);
     finish(&w);
-    gpu_launch(capturing, 20 * WEFT_MS, NULL);
-    end = gpu_busy_until();
-    script_tell(&agent, WEFT_DROP, 6);
+}
+
+/* Streams that capture get no event, but what ran before is waited for; also on the legacy stream, where none may be
+ * recorded either meanwhile. Destroyed streams are waited for by what they left. */
+static void capture_and_destroy(void) {
+    start(WEFT_GUARANTEED);
+    CUstream s = gpu_stream(gpu_context(0));
+    grant_once(5);
+    gpu_launch(s, 25 * WEFT_MS, NULL);
+    gpu_capture(s, true);
+    drop_and_check(5, "work before a capture");
+    gpu_capture(s, false);
+    grant_once(6);
+    gpu_launch(s, 20 * WEFT_MS, NULL);
+    drop_and_check(6, "work after a capture");
+    grant_once(7);
+    gpu_launch(s, WEFT_MS, NULL);
+    gpu_launch(NULL, 25 * WEFT_MS, NULL);
+    gpu_capture(s, true);
+    drop_and_check(7, "work on the legacy stream");
+    gpu_capture(s, false);
+    grant_once(8);
+    gpu_launch(s, 25 * WEFT_MS, NULL);
+    gpu_destroy_stream(s);
+    drop_and_check(8, "a destroyed stream");
+}
+
+/* A stream that joins a capture unseen is left alone; and no thread that looks disturbs a capture of another. */
+static void capture_unseen(void) {
+    start(WEFT_GUARANTEED);
+    CUstream joins = gpu_stream(gpu_context(0));
+    grant_once(5);
+    gpu_launch(joins, WEFT_MS, NULL);
+    gpu_join_capture(joins, true);
+    script_tell(&agent, WEFT_YIELD, 5);
+    while (weft_token_epoch() == 5 && !weft_waiting())
+        weft_sleep(WEFT_MS / 10);
+    gpu_sync(stream);
     script_find(&agent, WEFT_RELEASED, NULL);
-    CHECK(weft_now() >= end, "the stream is not watched after its capture");
+    CHECK(gpu_counts.faults == 0, "%d faults", gpu_counts.faults);
+    struct work w = {.stream = stream, .ns = WEFT_US, .key = &key_a, .count = 20};
+    request_and_grant(&w, 6, 0, WEFT_MS); /* launches with events */
+    finish(&w);
+    gpu_sync(stream);
     CHECK(gpu_counts.faults == 0, "%d faults", gpu_counts.faults);
 }
 
@@ -536,8 +577,8 @@ static void random_decisions(void) {
 
 int main(void) {
     int bad = RUN(one_request) + RUN(drop_drains) + RUN(foreign_epochs) + RUN(deadline) + RUN(yield_at_sync) +
-              RUN(yield_in_gap) + RUN(yield_with_grant) + RUN(idle_once) + RUN(all_streams) + RUN(drain_waits_for_each) +
-              RUN(capture_and_destroy) + RUN(errors_are_drained) + RUN(window_bounds) + RUN(no_window_no_events) +
+              RUN(yield_in_gap) + RUN(yield_with_grant) + RUN(yield_before_start) + RUN(idle_once) + RUN(all_streams) + RUN(drain_waits_for_each) +
+              RUN(capture_and_destroy) + RUN(capture_unseen) + RUN(errors_are_drained) + RUN(window_bounds) + RUN(no_window_no_events) +
               RUN(hung_drain) + RUN(boundary) + RUN(iterations) + RUN(exits) + RUN(last_context) + RUN(random_decisions);
     return bad > 0;
 }
