@@ -58,9 +58,10 @@ static void own_session(void) {
     agent = (struct script){0};
     start(WEFT_BURSTABLE);
     granted_once(1);
+    script_quiet(&agent, WEFT_ALLOC, 5 * WEFT_MS); /* the memory of its parent */
 }
 
-/* A child of a process that did nothing, or only connected, begins by itself. */
+/* A child of a process that did nothing, only connected, or has no context any more, begins by itself. */
 static void *connect_only(void *unused) {
     CHECK(weft_session_begin(), "terms");
     return unused;
@@ -79,6 +80,11 @@ static void fork_lazy(void) {
     CHECK(child_of(own_session) == 0, "of a process that only connected");
     weft_context_made(0);
     script_expect(&agent, WEFT_USE, &said);
+    restart(WEFT_GUARANTEED, 0, &said); /* a connection whose number the child's has not */
+    uint64_t handle;
+    weft_memory_charge(0, WEFT_FAMILY_HOST, 4096, &handle);
+    weft_context_gone(0);
+    CHECK(child_of(own_session) == 0, "of a process whose contexts are gone");
 }
 
 /* The agent sees the end of a process although a child of it lives on. */

@@ -1,6 +1,8 @@
 /* The session through agents that are absent, stale, hostile, restarted. */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #include "gate.h"
@@ -115,6 +117,29 @@ static void refused_version(void) {
 static void refused_user(void) { refused(WEFT_REFUSED_USER, 1, "serves another user: runs unshared\n"); }
 static void refused_full(void) { refused(WEFT_REFUSED_FULL, 1, "too many processes: runs unshared\n"); }
 static void refused_closed(void) { refused(WEFT_REFUSED_CLOSED, 1, "has ended: runs unshared\n"); }
+
+/* The application's signals are handled in its own threads. */
+static void signals(void) {
+    char line[256];
+    unsigned long long blocked = 0;
+    start(WEFT_GUARANTEED);
+    granted_once(1);
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; (e = readdir(d));) {
+        snprintf(line, sizeof line, "/proc/self/task/%.20s/status", e->d_name);
+        FILE *f = fopen(line, "r");
+        for (bool shim = false; f && fgets(line, sizeof line, f);) {
+            shim |= !strcmp(line, "Name:\tweft\n");
+            if (shim && !strncmp(line, "SigBlk:", 7))
+                blocked = strtoull(line + 7, NULL, 16);
+        }
+        if (f)
+            fclose(f);
+    }
+    closedir(d);
+    for (int signal = 1; signal < 32; signal++)
+        CHECK(signal == SIGKILL || signal == SIGSTOP || blocked >> (signal - 1) & 1, "signal %d is not blocked", signal);
+}
 
 /* ---- Hostile agents */
 
@@ -373,7 +398,7 @@ static void alone_besteffort(void) {
 int main(void) {
     int bad = RUN(no_socket) + RUN(stale_socket) + RUN(stale_for_ever) + RUN(silent_agent) +
               RUN(refused_version) + RUN(refused_user) + RUN(refused_full) + RUN(refused_closed) +
-              RUN(faults) + RUN(extremes) + RUN(fuzz) + RUN(deaf) +
+              RUN(signals) + RUN(faults) + RUN(extremes) + RUN(fuzz) + RUN(deaf) +
               RUN(token_held) + RUN(request_again) + RUN(released_meanwhile) + RUN(alone_guaranteed) +
               RUN(alone_besteffort);
     return bad > 0;
