@@ -108,6 +108,14 @@ EMU_API void weftEmuUnblock(void)
         self->slot = emu_thread_enter(&driver.client);
 }
 
+// A thread passes model time, as sleeping passes it on the wall. A program does, where the clock may be virtual.
+EMU_API void weftEmuSleep(uint64_t ns)
+{
+    struct thread *t;
+    if (driver_enter(&t) == CUDA_SUCCESS && t->slot != NULL)
+        emu_sleep(&driver.client, t->slot, ns);
+}
+
 // ---- Fork
 
 // The child has nothing of the driver: not even cuInit works in it, as in the real one. The descriptors are closed, lest the broker

@@ -45,6 +45,8 @@ static CUresult take(CUmemoryPool pool, uint64_t bytes)
 
 static void trim(CUmemoryPool pool, uint64_t keep)
 {
+    if (pool->imported)
+        return;
     uint64_t least = up(pool->used, GRAIN);
     if (keep < least)
         keep = least;
@@ -71,7 +73,7 @@ void pool_reset(struct device *device)
             trim(p, 0);
 }
 
-static CUmemoryPool pool_new(struct device *device, const CUmemPoolProps *props)
+CUmemoryPool pool_new(struct device *device, const CUmemPoolProps *props)
 {
     CUmemoryPool p = object_new(&shelf);
     if (p == NULL)
@@ -94,6 +96,11 @@ CUresult pool_default(struct device *device, CUmemoryPool *pool)
         device->pool = device->own_pool;
     *pool = device->own_pool;
     return *pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult pool_found(CUmemoryPool pool)
+{
+    return pool->id != 0 ? CUDA_SUCCESS : (resize(pool, GRAIN) == CUDA_SUCCESS ? resize(pool, 0) : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 // ---- Allocation
@@ -153,7 +160,7 @@ PTSZ(cuMemAllocAsync, (CUdeviceptr *out, size_t bytes, CUstream stream), (out, b
 EMU_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     CUstream s;
-    NEED(out != NULL && bytes > 0 && object_is(pool, POOL));
+    NEED(out != NULL && bytes > 0 && object_is(pool, POOL) && !pool->imported);
     TRY(stream_enter(stream, &s));
     return alloc(out, bytes, pool, s);
 }
@@ -182,7 +189,7 @@ EMU_API CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 {
     struct device *d;
     NEED(out != NULL && props != NULL && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED);
-    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if ((props->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0 || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_NOT_SUPPORTED;
     TRY(driver_device(props->location.id, &d));
     driver_lock();
@@ -291,72 +298,4 @@ EMU_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool,
     NEED(flags != NULL && object_is(pool, POOL) && location != NULL && location->type == CU_MEM_LOCATION_TYPE_DEVICE);
     *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return CUDA_SUCCESS;
-}
-
-// ---- Pools of devices
-
-EMU_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice dev)
-{
-    struct device *d;
-    NEED(out != NULL);
-    TRY(driver_device(dev, &d));
-    driver_lock();
-    CUresult result = pool_default(d, out);
-    driver_unlock();
-    return result;
-}
-
-EMU_API CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice dev)
-{
-    struct device *d;
-    NEED(out != NULL);
-    TRY(driver_device(dev, &d));
-    driver_lock();
-    CUresult result = pool_default(d, out);
-    *out = d->pool;
-    driver_unlock();
-    return result;
-}
-
-EMU_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
-{
-    struct device *d;
-    TRY(driver_device(dev, &d));
-    NEED(object_is(pool, POOL) && pool->device == d);
-    driver_lock();
-    CUmemoryPool own;
-    CUresult result = pool_default(d, &own);
-    d->pool = pool;
-    driver_unlock();
-    return result;
-}
-
-static CUresult location_device(const CUmemLocation *location, CUmemAllocationType type, CUdevice *dev)
-{
-    NEED(location != NULL);
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    *dev = location->id;
-    return CUDA_SUCCESS;
-}
-
-EMU_API CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
-{
-    CUdevice dev;
-    TRY(location_device(location, type, &dev));
-    return cuDeviceGetDefaultMemPool(out, dev);
-}
-
-EMU_API CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
-{
-    CUdevice dev;
-    TRY(location_device(location, type, &dev));
-    return cuDeviceGetMemPool(out, dev);
-}
-
-EMU_API CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
-{
-    CUdevice dev;
-    TRY(location_device(location, type, &dev));
-    return cuDeviceSetMemPool(dev, pool);
 }

@@ -1,5 +1,6 @@
 // Memory shared between processes by handle, and memory imported from other interfaces. The exporter stays charged.
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cuda_state.h"
 
@@ -13,11 +14,42 @@ static struct shelf shelf = SHELF(struct CUextMemory_st, EXTERNAL);
 
 #define HANDLE_OWNER 56 // where a handle holds the pid of its exporter; the broker uses the bytes before
 
+static CUresult export(uint64_t id, struct emu_reply *reply)
+{
+    struct emu_request request = {.op = EMU_MEM_EXPORT, .a = id};
+    return driver_call(&request, reply, NULL);
+}
+
 static CUresult import(CUcontext context, const char handle[EMU_HANDLE_BYTES], struct emu_reply *reply)
 {
-    struct emu_request request = {.op = EMU_MEM_IMPORT, .context = context->shared->id};
+    struct emu_request request = {.op = EMU_MEM_IMPORT, .context = context != NULL ? context->shared->id : 0};
     memcpy(request.text, handle, EMU_HANDLE_BYTES);
     return driver_call(&request, reply, NULL);
+}
+
+// ---- Files
+
+CUresult memory_export(uint64_t id, int *out)
+{
+    struct emu_reply reply;
+    TRY(export(id, &reply));
+    int fd = memfd_create("weft-emu-handle", MFD_CLOEXEC);
+    if (fd >= 0 && write(fd, reply.payload, EMU_HANDLE_BYTES) == EMU_HANDLE_BYTES) {
+        *out = fd;
+        return CUDA_SUCCESS;
+    }
+    if (fd >= 0)
+        close(fd);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult memory_import(CUcontext context, int fd, struct emu_reply *reply)
+{
+    char handle[EMU_HANDLE_BYTES];
+    if (pread(fd, handle, sizeof handle, 0) != sizeof handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = import(context, handle, reply);
+    return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 // ---- IPC handles
@@ -32,9 +64,8 @@ EMU_API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
     uint64_t id = b != NULL && b->kind == BLOCK_DEVICE ? b->allocation : 0;
     driver_unlock();
     NEED(id != 0);
-    struct emu_request request = {.op = EMU_MEM_EXPORT, .a = id};
     struct emu_reply reply;
-    TRY(driver_call(&request, &reply, NULL));
+    TRY(export(id, &reply));
     memcpy(out->reserved, reply.payload, sizeof out->reserved);
     memcpy(out->reserved + HANDLE_OWNER, &driver.client.process->pid, sizeof driver.client.process->pid);
     return CUDA_SUCCESS;
@@ -110,14 +141,11 @@ EMU_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERN
 {
     CUcontext c;
     struct emu_reply reply;
-    char handle[EMU_HANDLE_BYTES];
     NEED(out != NULL && desc != NULL);
     TRY(context_current(&c));
     if (desc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (pread(desc->handle.fd, handle, sizeof handle, 0) != sizeof handle)
-        return CUDA_ERROR_INVALID_HANDLE;
-    TRY(import(c, handle, &reply));
+    TRY(memory_import(c, desc->handle.fd, &reply));
     driver_lock();
     CUexternalMemory m = desc->size <= reply.b ? object_new(&shelf) : NULL;
     if (m != NULL) {

@@ -111,6 +111,7 @@ void driver_unlock(void);
 // A thread that is about to block in something that the broker cannot see gives its slot back, so that virtual time may pass.
 void weftEmuBlock(void);
 void weftEmuUnblock(void);
+void weftEmuSleep(uint64_t ns);
 
 // ---- Contexts
 
@@ -257,6 +258,9 @@ CUresult memory_release(uint64_t id);
 uint64_t memory_round(uint64_t bytes); // what an allocation takes
 CUresult memory_alloc(size_t bytes, enum emu_memory kind, bool low, struct block **block);
 CUresult memory_free(CUdeviceptr address, CUstream stream); // of any family
+// A broker's allocation is shared with other processes by a file that holds its handle. context NULL: held by the process.
+CUresult memory_export(uint64_t id, int *fd);
+CUresult memory_import(CUcontext context, int fd, struct emu_reply *reply); // a = id, b = bytes, c = gpu
 void graph_block_free(struct block *block); // makes a live block of a graph free
 
 // ---- Pools
@@ -267,12 +271,15 @@ struct CUmemPoolHandle_st {
     CUmemPoolProps props;
     uint64_t id, reserved, used, reserved_high, used_high, threshold;
     int reuse[3];
+    bool imported; // the reserve is another process's, which alone allocates from it
     CUmemoryPool next;
 };
 void pool_return(CUmemoryPool pool, uint64_t bytes);
 void pool_trim_all(struct device *device);
 CUresult pool_default(struct device *device, CUmemoryPool *pool);
 void pool_reset(struct device *device);
+CUmemoryPool pool_new(struct device *device, const CUmemPoolProps *props); // NULL: out of host memory
+CUresult pool_found(CUmemoryPool pool); // the broker knows it, even before its first allocation
 
 // ---- Operations: what a stream does, at once or as a node of a graph
 

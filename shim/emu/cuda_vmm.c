@@ -1,7 +1,5 @@
 // Virtual memory: addresses, physical memory and mappings apart. Physical memory lives while a handle or a mapping refers to it.
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "cuda_state.h"
 
@@ -289,7 +287,7 @@ EMU_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// ---- Sharing: a file that holds the broker's handle
+// ---- Sharing
 
 EMU_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                                               unsigned long long flags)
@@ -298,17 +296,7 @@ EMU_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationH
     NEED(out != NULL && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && flags == 0);
     TRY(physical_of(handle, &p));
     NEED((p->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0);
-    struct emu_request request = {.op = EMU_MEM_EXPORT, .a = p->allocation};
-    struct emu_reply reply;
-    TRY(driver_call(&request, &reply, NULL));
-    int fd = memfd_create("weft-emu-handle", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, reply.payload, EMU_HANDLE_BYTES) != EMU_HANDLE_BYTES) {
-        if (fd >= 0)
-            close(fd);
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    }
-    *(int *)out = fd;
-    return CUDA_SUCCESS;
+    return memory_export(p->allocation, out);
 }
 
 EMU_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type)
@@ -316,10 +304,8 @@ EMU_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ou
     struct thread *t;
     NEED(out != NULL && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     TRY(driver_enter(&t));
-    struct emu_request request = {.op = EMU_MEM_IMPORT};
     struct emu_reply reply;
-    NEED(pread((int)(intptr_t)os_handle, request.text, EMU_HANDLE_BYTES, 0) == EMU_HANDLE_BYTES);
-    TRY(driver_call(&request, &reply, NULL) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    TRY(memory_import(NULL, (int)(intptr_t)os_handle, &reply));
     struct device *d = driver_gpu(reply.c);
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     prop.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, d != NULL ? (int)(d - driver.devices) : 0};

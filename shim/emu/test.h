@@ -127,6 +127,10 @@ CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
 CUresult cuMemPoolCreate(CUmemoryPool *, const CUmemPoolProps *);
 CUresult cuMemPoolDestroy(CUmemoryPool);
+CUresult cuMemPoolExportToShareableHandle(void *, CUmemoryPool, CUmemAllocationHandleType, unsigned long long);
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *, void *, CUmemAllocationHandleType, unsigned long long);
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *, CUdeviceptr);
+CUresult cuMemPoolImportPointer(CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *);
 CUresult cuMemPoolTrimTo(CUmemoryPool, size_t);
 CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void *);
 CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute, void *);
@@ -173,6 +177,7 @@ CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, CUdriverProcA
 CUresult cuGetExportTable(const void **, const CUuuid *);
 void weftEmuBlock(void);
 void weftEmuUnblock(void);
+void weftEmuSleep(uint64_t ns);
 
 static const char test_image[] = "// weft-emu: kernel fixed cost_ns=2000000\n"
                                  "// weft-emu: kernel given cost=param0_ns\n"

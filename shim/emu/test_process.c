@@ -11,6 +11,7 @@ static pid_t play(const char *part, int in, int out)
     pid_t pid = fork();
     if (pid == 0) {
         char a[16], b[16];
+        setpgid(0, 0); // so that all it forks can be ended with it
         snprintf(a, sizeof a, "%d", in);
         snprintf(b, sizeof b, "%d", out);
         execl("/proc/self/exe", "test_process", part, a, b, (char *)NULL);
@@ -145,6 +146,54 @@ static void shareable(void)
     OK(cuMemRelease(h));
 }
 
+static int child_pool(int socket)
+{
+    CUmemPoolPtrExportData data;
+    CUmemoryPool p;
+    CUdeviceptr a;
+    test_context();
+    size_t free = test_free();
+    int fd = take_fd(socket);
+    OK(cuMemPoolImportFromShareableHandle(&p, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    EXPECT(recv(socket, &data, sizeof data, MSG_WAITALL), sizeof data);
+    OK(cuMemPoolImportPointer(&a, p, &data));
+    OK(cuMemsetD8_v2(a, 1, 5 * MIB));
+    EXPECT(cuMemAllocFromPoolAsync(&a, MIB, p, NULL), CUDA_ERROR_INVALID_VALUE); // the exporter's alone
+    EXPECT(test_free(), free);
+    OK(cuMemFreeAsync(a, NULL));
+    OK(cuMemPoolDestroy(p));
+    return 0;
+}
+
+static void pool(void)
+{
+    int pair[2], fd;
+    CUmemPoolPtrExportData data;
+    CUmemoryPool p;
+    CUdeviceptr a;
+    size_t free = test_free();
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    OK(cuMemPoolCreate(&p, &props));
+    EXPECT(cuMemPoolExportToShareableHandle(&fd, p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemPoolDestroy(p));
+    props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    OK(cuMemPoolCreate(&p, &props));
+    OK(cuMemPoolExportToShareableHandle(&fd, p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    EXPECT(test_free(), free);
+    OK(cuMemAllocFromPoolAsync(&a, 5 * MIB, p, NULL));
+    OK(cuMemPoolExportPointer(&data, a));
+    pid_t pid = play("pool", pair[1], -1);
+    pass_fd(pair[0], fd);
+    EXPECT(write(pair[0], &data, sizeof data), sizeof data);
+    test_child(pid);
+    close(fd);
+    OK(cuMemFreeAsync(a, NULL));
+    OK(cuMemPoolDestroy(p));
+    OK(cuCtxSynchronize());
+    EXPECT(test_free(), free);
+}
+
 // A child of fork has nothing of the driver, and harms nothing of its parent's.
 static void forked(void)
 {
@@ -175,6 +224,7 @@ static int child_holder(int out)
     OK(cuMemAlloc_v2(&p, 512 * MIB));
     OK(test_spin(NULL, 3600000000000ull));
     if (fork() == 0) { // lives on, and holds what it inherited
+        alarm(60);
         pause();
         _exit(0);
     }
@@ -190,7 +240,6 @@ static void killed(void)
     size_t free = test_free();
     EXPECT(pipe(pipes), 0);
     pid_t pid = play("holder", -1, pipes[1]);
-    setpgid(pid, pid);
     wait_byte(pipes[0]);
     EXPECT(free - test_free(), 512 * MIB + 256 * MIB);
     kill(pid, SIGKILL);
@@ -207,12 +256,17 @@ int main(int count, char **words)
 {
     if (count == 4) {
         int in = atoi(words[2]), out = atoi(words[3]);
-        return strcmp(words[1], "ipc") == 0 ? child_ipc(in) : strcmp(words[1], "fd") == 0 ? child_fd(in) : child_holder(out);
+        const char *part = words[1];
+        return strcmp(part, "ipc") == 0    ? child_ipc(in)
+               : strcmp(part, "fd") == 0   ? child_fd(in)
+               : strcmp(part, "pool") == 0 ? child_pool(in)
+                                           : child_holder(out);
     }
     test_context();
     test_function("given");
     ipc();
     shareable();
+    pool();
     forked();
     killed();
     test_done("process");
