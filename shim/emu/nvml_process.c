@@ -110,3 +110,99 @@ NVML_API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
         return none(device, &list->numProcArrayEntries);
     return give(device, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray);
 }
+
+// ---- Utilisation of processes: one sample for each, from its first sight or the call before to now
+
+#define SEEN 256
+
+struct seen {
+    uint32_t pid;
+    int gpu;
+    uint64_t busy, at; // ns of the compute engine, us of the wall clock
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct seen all[SEEN]; // by pid and GPU, where there is room
+} samples = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t wall_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static struct seen *seen_of(uint32_t pid, int gpu)
+{
+    struct seen *oldest = &samples.all[0];
+    for (struct seen *s = samples.all; s < samples.all + SEEN; s++) {
+        if (s->pid == pid && s->gpu == gpu)
+            return s;
+        if (s->at < oldest->at)
+            oldest = s;
+    }
+    *oldest = (struct seen){.pid = pid, .gpu = gpu};
+    return oldest;
+}
+
+// sample is the share of the time since the last sample that a process used the compute engine, in percent. The first is 0.
+static unsigned sample(const struct emu_usage *u, int gpu, uint64_t now)
+{
+    struct seen *s = seen_of(u->pid, gpu);
+    uint64_t passed = now - s->at, used = (u->busy_ns - s->busy) / 1000;
+    unsigned percent = s->at == 0 || passed == 0 ? 0 : used >= passed ? 100 : (unsigned)(100 * used / passed);
+    s->busy = u->busy_ns;
+    s->at = now;
+    return percent;
+}
+
+static nvmlReturn_t utilisation(nvmlDevice_t device, unsigned *count, void *out, size_t size,
+                                void (*write)(void *at, uint32_t pid, unsigned percent, uint64_t now))
+{
+    struct list l;
+    NVML_NEED(count != NULL);
+    nvmlReturn_t result = read_all(device, &l);
+    if (result == NVML_SUCCESS && l.count > *count)
+        result = NVML_ERROR_INSUFFICIENT_SIZE;
+    if (result == NVML_SUCCESS && l.count == 0)
+        result = NVML_ERROR_NOT_FOUND;
+    uint64_t now = wall_us();
+    pthread_mutex_lock(&samples.lock);
+    for (unsigned i = 0; result == NVML_SUCCESS && i < l.count; i++)
+        write((char *)out + i * size, l.all[i].pid, sample(&l.all[i], device->gpu, now), now);
+    pthread_mutex_unlock(&samples.lock);
+    *count = l.count;
+    free(l.all);
+    return result;
+}
+
+static void write_sample(void *at, uint32_t pid, unsigned percent, uint64_t now)
+{
+    *(nvmlProcessUtilizationSample_t *)at = (nvmlProcessUtilizationSample_t){.pid = pid, .timeStamp = now, .smUtil = percent};
+}
+
+static void write_info(void *at, uint32_t pid, unsigned percent, uint64_t now)
+{
+    *(nvmlProcessUtilizationInfo_v1_t *)at = (nvmlProcessUtilizationInfo_v1_t){.timeStamp = now, .pid = pid, .smUtil = percent};
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out, unsigned *count,
+                                                      unsigned long long since)
+{
+    (void)since; // every sample is of now
+    NVML_NEED(count != NULL);
+    if (out == NULL)
+        *count = 0;
+    return utilisation(device, count, out, sizeof *out, write_sample);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t *info)
+{
+    NVML_NEED(info != NULL);
+    if (info->version != WEFT_NVML_VERSION(nvmlProcessesUtilizationInfo_v1_t, 1))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (info->procUtilArray == NULL)
+        info->processSamplesCount = 0;
+    return utilisation(device, &info->processSamplesCount, info->procUtilArray, sizeof *info->procUtilArray, write_info);
+}

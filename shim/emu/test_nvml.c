@@ -18,6 +18,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t, unsigned *, n
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t, unsigned *, void *);
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t, nvmlProcessDetailList_v1_t *);
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t, nvmlUtilization_t *);
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long);
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t, nvmlProcessesUtilizationInfo_v1_t *);
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t, unsigned *, unsigned *);
 nvmlReturn_t nvmlSystemGetProcessName(unsigned, char *, unsigned);
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *);
@@ -140,6 +142,29 @@ static void utilisation(void)
     EXPECT(u.gpu, 0);
 }
 
+static void utilisation_of_processes(void)
+{
+    nvmlProcessUtilizationSample_t sample[4];
+    nvmlProcessUtilizationInfo_v1_t detail[4];
+    nvmlProcessesUtilizationInfo_v1_t info = {.version = 1, .processSamplesCount = 4, .procUtilArray = detail};
+    unsigned n = 0;
+    EXPECT(nvmlDeviceGetProcessUtilization(device(1), NULL, &n, 0), NVML_ERROR_INSUFFICIENT_SIZE);
+    EXPECT(n, 1);
+    OK(nvmlDeviceGetProcessUtilization(device(1), sample, &n, 0));
+    EXPECT(sample[0].pid, getpid());
+    OK(test_spin(NULL, 100000000));
+    OK(cuCtxSynchronize());
+    OK(nvmlDeviceGetProcessUtilization(device(1), sample, &n, 0));
+    HOLDS(sample[0].smUtil > 50 && sample[0].smUtil <= 100);
+    n = 4;
+    EXPECT(nvmlDeviceGetProcessUtilization(device(2), sample, &n, 0), NVML_ERROR_NOT_FOUND);
+    EXPECT(nvmlDeviceGetProcessesUtilizationInfo(device(1), &info), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    info.version = WEFT_NVML_VERSION(nvmlProcessesUtilizationInfo_v1_t, 1);
+    OK(nvmlDeviceGetProcessesUtilizationInfo(device(1), &info));
+    EXPECT(info.processSamplesCount, 1);
+    EXPECT(detail[0].pid, getpid());
+}
+
 // A child of fork may go on with it.
 static void forked(void)
 {
@@ -194,6 +219,7 @@ int main(void)
     memory();
     processes();
     utilisation();
+    utilisation_of_processes();
     forked();
     events();
     OK(nvmlShutdown());

@@ -790,6 +790,18 @@ typedef struct nvmlProcessUtilizationSample_t {
     unsigned int smUtil, memUtil, encUtil, decUtil;
 } nvmlProcessUtilizationSample_t;
 
+typedef struct nvmlProcessUtilizationInfo_v1_t {
+    unsigned long long timeStamp; // us
+    unsigned int pid;
+    unsigned int smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil;
+} nvmlProcessUtilizationInfo_v1_t;
+typedef struct nvmlProcessesUtilizationInfo_v1_t { // of nvmlDeviceGetProcessesUtilizationInfo
+    unsigned int version;
+    unsigned int processSamplesCount;
+    unsigned long long lastSeenTimeStamp;
+    nvmlProcessUtilizationInfo_v1_t *procUtilArray;
+} nvmlProcessesUtilizationInfo_v1_t;
+
 typedef struct nvmlUtilization_t {
     unsigned int gpu, memory; // percent
 } nvmlUtilization_t;
@@ -905,6 +917,9 @@ WEFT_AT(nvmlProcessInfo_v2_t, gpuInstanceId, 16);
 WEFT_SIZE(nvmlProcessDetail_v1_t, 32);
 WEFT_SIZE(nvmlProcessDetailList_v1_t, 24);
 WEFT_SIZE(nvmlProcessUtilizationSample_t, 32);
+WEFT_SIZE(nvmlProcessUtilizationInfo_v1_t, 40);
+WEFT_AT(nvmlProcessUtilizationInfo_v1_t, pid, 8);
+WEFT_SIZE(nvmlProcessesUtilizationInfo_v1_t, 24);
 WEFT_SIZE(nvmlUtilization_t, 8);
 WEFT_SIZE(nvmlBAR1Memory_t, 24);
 WEFT_SIZE(nvmlEventData_v1_t, 24);
