@@ -62,7 +62,7 @@ type Agent struct {
 
 	state    keeper
 	journal  journal
-	missed   map[*session]struct{} // processes of before a restart that did not come back yet, while that is waited for
+	comeback // after a restart
 	handover handover
 	events   events
 	messages struct{ in, out, token, memory uint64 }
@@ -78,6 +78,7 @@ type Agent struct {
 
 	work    []func()  // to be done after the event at hand
 	paused  []*conn   // until their allocation may say more
+	resumes unit.Time // when that is tried
 	second  unit.Time // when the next look at everything is due
 	control *control
 
@@ -110,7 +111,7 @@ type gpu struct {
 // the end of ctx.
 func Open(ctx context.Context, o Options) (*Agent, error) {
 	a := &Agent{
-		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{}, holders: map[*session]struct{}{}, missed: map[*session]struct{}{},
+		o: o, clock: newClock(), allocs: map[uint64]*allocation{}, sessions: map[uint64]*session{}, conns: map[*conn]struct{}{}, holders: map[*session]struct{}{}, comeback: comeback{missed: map[*session]struct{}{}},
 		logged: make(chan Event, 256), gone: make(chan struct{}), started: time.Now(), group: cgroupOf(os.Getpid()),
 	}
 	if a.o.Log == nil {
@@ -221,10 +222,13 @@ func (a *Agent) react() {
 func (a *Agent) until() unit.Time {
 	until := min(a.arb.Next(), a.second)
 	if len(a.paused) > 0 {
-		until = min(until, a.clock.now().Add(pause))
+		until = min(until, a.resumes)
 	}
 	if len(a.holders) > 0 && a.wanting > 0 {
 		until = min(until, a.felt.Add(pulse))
+	}
+	if a.unsettled {
+		until = min(until, a.settles)
 	}
 	return until
 }
@@ -239,6 +243,9 @@ func (a *Agent) settle() {
 	}
 	a.resume(now)
 	a.feel(now)
+	if a.unsettled && now >= a.settles {
+		a.settled()
+	}
 	if now >= a.second {
 		a.second = now.Add(time.Second)
 		a.look(now)

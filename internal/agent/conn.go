@@ -27,7 +27,7 @@ type conn struct {
 // Bounds of a connection.
 const (
 	greeting   = 10 * time.Second     // until HELLO has to be there
-	burst      = 16                   // messages read before others have their turn
+	burst      = 8                    // messages read before others have their turn
 	mostQueued = 64                   // messages that a process may leave unread, beyond the socket's own room
 	rate       = 50                   // messages per millisecond of an allocation, on average: above what 4 processes that
 	credit     = 5000                 // only allocate and free can send; and at once
@@ -39,9 +39,9 @@ func (c *conn) interest() {
 	if c.closed {
 		return
 	}
-	var events uint32 = unix.EPOLLRDHUP
+	var events uint32 // a hang-up is told in any case
 	if !c.paused {
-		events |= unix.EPOLLIN
+		events |= unix.EPOLLIN | unix.EPOLLRDHUP
 	}
 	if len(c.queue) > 0 {
 		events |= unix.EPOLLOUT
@@ -70,9 +70,7 @@ func (c *conn) read() {
 			return
 		}
 		if !c.alloc.spend(c.a.clock.now()) {
-			c.paused = true
-			c.a.paused = append(c.a.paused, c)
-			c.interest()
+			c.pause()
 			return
 		}
 		n, err := unix.Read(c.fd, packet[:])
@@ -85,6 +83,16 @@ func (c *conn) read() {
 		}
 		c.take(packet[:n])
 	}
+}
+
+// pause lets what the process says wait in its socket.
+func (c *conn) pause() {
+	c.paused = true
+	if len(c.a.paused) == 0 {
+		c.a.resumes = c.a.clock.now().Add(pause)
+	}
+	c.a.paused = append(c.a.paused, c)
+	c.interest()
 }
 
 // take serves one packet.
@@ -185,7 +193,7 @@ func (c *conn) close() {
 
 // resume reads again from connections that had said too much.
 func (a *Agent) resume(now unit.Time) {
-	if len(a.paused) == 0 || now < a.paused[0].alloc.spent.Add(pause) {
+	if len(a.paused) == 0 || now < a.resumes {
 		return
 	}
 	list := a.paused

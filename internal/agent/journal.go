@@ -94,7 +94,7 @@ func (s *session) state() sessionState {
 
 // enter writes a session down.
 func (a *Agent) enter(s *session) {
-	if s.observer || s.peer.pid == 0 {
+	if s.observer {
 		return
 	}
 	err := a.journal.add(s.state())

@@ -20,6 +20,7 @@ type piece struct {
 // wait is an allocation that waits for the pool.
 type wait struct {
 	session *session
+	conn    *conn // over which it came
 	alloc   wire.Alloc
 	bytes   unit.Bytes
 	family  ledger.Family
@@ -41,7 +42,7 @@ func (s *session) allocate(m *wire.Alloc) bool {
 	if g == nil || m.Flags&^wire.Held != 0 || m.Family > uint16(ledger.Host) || m.Handle == 0 || m.Bytes == 0 {
 		return false
 	}
-	w := &wait{session: s, alloc: *m, bytes: size(m.Bytes), family: ledger.Family(m.Family), since: s.a.clock.now()}
+	w := &wait{session: s, conn: s.conn, alloc: *m, bytes: size(m.Bytes), family: ledger.Family(m.Family), since: s.a.clock.now()}
 	if p, known := s.pieces[m.Handle]; known {
 		if m.Flags&wire.Held == 0 || !p.stale {
 			return false
@@ -57,12 +58,23 @@ func (s *session) allocate(m *wire.Alloc) bool {
 		s.holdPiece(g, w)
 	case g.waits[s.waitOf(m.Handle)] != nil:
 		return false
+	case s.a.unsettled:
+		s.sweep()
+		s.a.waiting = append(s.a.waiting, func() { s.reserveLate(g, w) })
 	default:
 		s.sweep() // it has come to something new: what it did not confirm is gone
 		s.reserve(g, w)
 	}
 	s.a.books(g)
 	return true
+}
+
+// reserveLate is for an allocation that came before all others had said what they hold.
+func (s *session) reserveLate(g *gpu, w *wait) {
+	if s.a.sessions[s.number] == s && s.conn == w.conn {
+		s.reserve(g, w)
+		s.a.books(g)
+	}
 }
 
 func (s *session) waitOf(handle uint64) ledger.Request {

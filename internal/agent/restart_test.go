@@ -41,8 +41,12 @@ func TestRestart(t *testing.T) {
 			r.open()
 			two = r.again(b.Socket, two, 0)
 			two.send(&wire.Request{})
+			two.send(&wire.Alloc{Handle: 9, Bytes: 1 << 20})
 			two.silent(20 * time.Millisecond) // another one may hold still
 			one = r.again(a.Socket, one, g.Epoch)
+			if m := expect[*wire.Memory](two); m.Handle != 9 || m.Outcome != wire.OK {
+				t.Errorf("%+v", m)
+			}
 			if one.welcome.Held != 1 {
 				t.Fatalf("its token is lost: %+v", one.welcome)
 			}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"weft.dev/weft/internal/arbiter"
 	"weft.dev/weft/internal/ledger"
+	"weft.dev/weft/internal/unit"
 	"weft.dev/weft/internal/wire"
 )
 
@@ -42,8 +44,9 @@ func (a *Agent) restore() error {
 		}
 		a.restoreBooks(last, processes)
 	}
-	if first || last.Boot != "" {
-		a.settled() // otherwise nobody knows for whom to wait
+	a.unsettled, a.settles = true, a.clock.now().Add(cmp.Or(a.o.Arbiter.Settle, settleTime))
+	if first || last.Boot != "" && len(a.missed) == 0 {
+		a.settled() // otherwise it is not known whether somebody is to be waited for
 	}
 	a.removeStrays()
 	return errors.Join(a.keepAtOnce(), a.journal.begin(a.sessionStates()))
@@ -165,6 +168,9 @@ func (a *Agent) restoreLedger(g *gpu, s ledger.State) {
 func (a *Agent) restoreSession(s sessionState) {
 	al := a.allocs[s.Alloc]
 	a.ids.session = max(a.ids.session, s.Number)
+	if al != nil && s.PID == 0 {
+		a.missed[&session{}] = struct{}{} // it cannot be told whether it lives
+	}
 	if al == nil || a.sessions[s.Number] != nil || s.PID == 0 || startOf(s.PID) != s.Started {
 		return
 	}
@@ -179,18 +185,38 @@ func (a *Agent) restoreSession(s sessionState) {
 	a.missed[own] = struct{}{}
 }
 
+// comeback is the time after a restart in which processes say what they hold. Until it is over nobody is granted a token or
+// memory beside them.
+type comeback struct {
+	unsettled bool
+	settles   unit.Time             // at the latest
+	missed    map[*session]struct{} // that did not come back yet
+	waiting   []func()              // allocations
+}
+
+// settleTime is the arbiter's default.
+const settleTime = 500 * time.Millisecond
+
 // back notes that a process of before the restart is back, or over. When all are, nobody else can hold a token, and the settle
 // time ends.
 func (a *Agent) back(s *session) {
 	if _, missed := a.missed[s]; missed {
 		delete(a.missed, s)
-		a.settled()
+		if len(a.missed) == 0 {
+			a.settled()
+		}
 	}
 }
 
+// settled ends the comeback.
 func (a *Agent) settled() {
-	if len(a.missed) == 0 {
-		a.act(a.arb.Settled(a.clock.now()))
+	clear(a.missed)
+	a.unsettled = false
+	a.act(a.arb.Settled(a.clock.now()))
+	waiting := a.waiting
+	a.waiting = nil
+	for _, f := range waiting {
+		f()
 	}
 }
 
