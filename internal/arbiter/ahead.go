@@ -7,15 +7,19 @@ import (
 )
 
 // A job that finds its tokens where it left them loses nothing by having lent them. So a higher job is granted them ahead,
-// before it asks, as soon as what is left of its gap, as predicted, is of no use to those below.
+// before it asks, as soon as what is left of its gap is likely to be of no use to those below.
+
+// forget is the share by which a lower job's drain is believed to be shorter after each gap that was not lent for it: one
+// that was slow once is tried again, in time.
+const forget = 64
 
 // handBack grants tokens ahead to a job in whose gap a lower one has no more room. Of several, the one that is predicted to
-// return first has them. Where nothing is known of the gap, they stay free: only its length can tell. It says whether any was.
+// return first has them. It says whether any was.
 func (a *Arbiter) handBack(lower *job) bool {
 	var first *job
 	back := unit.Never
 	a.higher(lower, func(k *job) {
-		if k.state != resting || !k.rest.open || a.proven(k, lower) > a.now || !a.foresees(k) || !a.free(k) {
+		if k.state != resting || !k.rest.open || a.proven(k, lower) > a.now || !a.returns(k, lower) || !a.free(k) {
 			return
 		}
 		if end := k.rest.since.Add(k.rest.length(a.now.Sub(k.rest.since))); end < back {
@@ -26,9 +30,9 @@ func (a *Arbiter) handBack(lower *job) bool {
 		return false
 	}
 	r := &first.rest
-	if r.asked && !r.lent { // it was asked for nothing
-		a.pay(first, a.o.Handover)
-		r.probe = a.now.Add(probe)
+	if r.asked && !r.lent {
+		r.vain = true
+		lower.late -= lower.late / forget
 	}
 	r.asked, r.lent, r.delayed = false, false, false
 	first.ahead, first.returned = true, unit.Never
@@ -36,11 +40,16 @@ func (a *Arbiter) handBack(lower *job) bool {
 	return true
 }
 
-// foresees says whether the end of a job's gap is predicted by others that were as long.
-func (a *Arbiter) foresees(k *job) bool {
-	longer, _ := k.rest.gaps.longer(a.now.Sub(k.rest.since))
-	return longer > 0 && !k.rest.late && len(k.sessions) > 0
+// returns says whether a job is likely to return from its gap before that is worth lending: of the gaps remembered that lasted
+// as long, most did not last so much longer. Where none did, only its length can tell, and its tokens stay free.
+func (a *Arbiter) returns(k, lower *job) bool {
+	elapsed := a.now.Sub(k.rest.since)
+	longer := k.rest.gaps.beyond(elapsed)
+	return len(k.sessions) > 0 && !k.rest.late && longer > 0 && 2*k.rest.gaps.beyond(elapsed+a.worth(lower)) < longer
 }
+
+// worth is how long a gap must last from now on to be lent to a job.
+func (a *Arbiter) worth(lower *job) time.Duration { return a.o.useful() + lower.late + 2*a.o.Handover }
 
 // free says whether nobody holds or claims a GPU of a job.
 func (a *Arbiter) free(k *job) bool {
@@ -57,10 +66,10 @@ func (a *Arbiter) free(k *job) bool {
 func (a *Arbiter) reclaim(h, lower *job) unit.Time {
 	elapsed := a.now.Sub(h.rest.since)
 	length := h.rest.length(elapsed)
-	if length-elapsed >= a.o.useful()+lower.late+2*a.o.Handover {
+	if length-elapsed >= a.worth(lower) {
 		return a.now
 	}
-	return h.rest.since.Add(max(length, a.o.useful()+lower.late+2*a.o.Handover) + 1)
+	return h.rest.since.Add(max(length, a.worth(lower)) + 1)
 }
 
 // resumed ends the gap of a job that was granted ahead and returns its tokens. It says whether the job used them; otherwise
@@ -69,14 +78,18 @@ func (a *Arbiter) resumed(j *job) bool {
 	rested := min(j.returned, a.now).Sub(j.start)
 	j.tag = max(j.first, j.tag-rested/time.Duration(j.weight))
 	j.usage.Held -= rested
-	used := j.returned < unit.Never
-	if used {
-		j.rest.gaps.add(j.returned.Sub(j.rest.since))
-	} else {
-		j.rest.open = true
-	}
 	j.ahead = false
-	return used
+	if j.returned == unit.Never {
+		j.rest.open = true
+		return false
+	}
+	gap := j.returned.Sub(j.rest.since)
+	j.rest.gaps.add(gap)
+	if j.rest.vain && gap < a.o.Grace+a.o.useful() {
+		j.rest.probe = a.now.Add(probe)
+	}
+	j.rest.vain = false
+	return true
 }
 
 // crossed notes that a job asked for tokens that had been granted to it ahead at about that time: it waited for at most a

@@ -23,6 +23,17 @@ func (g *gaps) shortest() time.Duration {
 	return least
 }
 
+// beyond is how many of the gaps remembered were longer than that.
+func (g *gaps) beyond(elapsed time.Duration) int {
+	n := 0
+	for _, d := range g.last[:min(g.n, len(g.last))] {
+		if d > elapsed {
+			n++
+		}
+	}
+	return n
+}
+
 // longer is the shortest and the second shortest of the gaps remembered that were longer than elapsed, 0 where there
 // is none.
 func (g *gaps) longer(elapsed time.Duration) (first, second time.Duration) {

@@ -51,6 +51,7 @@ type job struct {
 	late     time.Duration // mean time from drop or deadline to release
 	window   time.Duration
 	given    time.Duration // window that its sessions were last told
+	wide     bool          // it was granted without a window: how long it drains says nothing of the next time
 	hurt     bool          // made a higher class wait
 
 	rest  rest
@@ -60,7 +61,7 @@ type job struct {
 // Figures of a job.
 const (
 	firstWindow = 500 * time.Microsecond // the best of 0.5, 1 and 2 ms tried for a high job of 4 ms iterations
-	leastWindow = firstWindow / 4        // a few kernels
+	leastWindow = firstWindow / 2        // two of the usual kernels: one runs while the next is launched
 	mostWindow  = 2 * time.Millisecond   // among peers, who lose nothing by it but the time to their turn
 	smoothing   = 8                      // of means: 1/8 of each new value, as round-trip times are smoothed
 )

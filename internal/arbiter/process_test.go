@@ -43,10 +43,7 @@ func (p *process) launch() {
 	p.end = max(p.end, p.m.now)
 	n := p.left
 	if window > 0 {
-		n = min(n, int((window-p.end.Sub(p.m.now))/p.kernel))
-		if p.end == p.m.now {
-			n = max(n, 1)
-		}
+		n = min(n, int((window-p.end.Sub(p.m.now)+p.kernel-1)/p.kernel)) // as long as less than the window is outstanding
 	}
 	if n > 0 {
 		p.run(n)
@@ -55,7 +52,7 @@ func (p *process) launch() {
 	turn := p.turn
 	next := p.end
 	if p.left > 0 {
-		next = max(p.m.now.Add(1), min(p.end, p.end.Add(p.kernel-window)))
+		next = max(p.m.now.Add(1), min(p.end, p.end.Add(1-window)))
 	}
 	p.m.at(next, func() {
 		switch {

@@ -15,6 +15,7 @@ type rest struct {
 
 	asked   bool // to yield to a lower class
 	lent    bool // a lower class was granted in this gap
+	vain    bool // it yielded in this gap, and no lower class was granted before the tokens were handed back
 	delayed bool // when it came back, a lower class held its GPUs
 	back    unit.Time
 

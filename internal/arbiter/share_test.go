@@ -64,7 +64,7 @@ func TestBoundedWaiting(t *testing.T) {
 			longest = max(longest, w)
 		}
 	}
-	if longest > 300*13*time.Millisecond {
+	if longest > 300*14*time.Millisecond {
 		t.Errorf("a job waits %v", longest)
 	}
 	t.Logf("longest wait %v", longest)

@@ -40,6 +40,7 @@ func (a *Arbiter) give(j *job, deadline unit.Time, floor bool) {
 func (a *Arbiter) open(s *session, epoch uint64) {
 	s.epoch, s.wants, s.idle = epoch, false, false
 	s.job.given = a.windowOf(s.job)
+	s.job.wide = s.job.given == 0
 	a.out = append(a.out, Decision{
 		Kind: Grant, Session: s.id, Epoch: epoch, Deadline: s.job.deadline, Window: s.job.given, Ahead: s.job.ahead,
 	})
@@ -111,7 +112,7 @@ func (a *Arbiter) drop(j *job, r Reason) {
 // release takes the tokens of a job all of whose sessions released or left.
 func (a *Arbiter) release(j *job) {
 	told := j.state == draining || j.deadline <= a.now
-	if told {
+	if told && !j.wide {
 		j.measure(a.now.Sub(min(j.deadline, a.droppedAt(j))))
 		if a.above(j) {
 			j.adapt()

@@ -98,11 +98,12 @@ static void wait_for_oldest(struct weft_window *w) {
     pthread_mutex_lock(&all.lock);
 }
 
-/* Waits until cost fits, with the lock held but for the pauses. A launch that is larger than the window fits alone. */
-static void wait_for_room(struct weft_window *w, CUcontext context, int64_t cost) {
+/* Waits until less than the window is outstanding, with the lock held but for the pauses: so at most the window and one
+ * launch are at any time, and one launch can follow another without a pause. A launch of unknown cost waits for all others. */
+static void wait_for_room(struct weft_window *w, CUcontext context, bool known) {
     while (w->context == context) {
         reap(w);
-        if (w->tail - w->head < MARKS && (w->outstanding <= 0 || w->outstanding + cost <= all.bound))
+        if (w->tail - w->head < MARKS && w->outstanding < (known ? all.bound : 1))
             return;
         wait_for_oldest(w);
     }
@@ -117,8 +118,9 @@ void weft_window_admit(struct weft_slot *slot, CUstream stream, enum weft_work k
     struct weft_window *w = window_of(context);
     struct weft_cost *cost = weft_cost_of(kind, key);
     if (w && all.bound > 0) {
-        int64_t charge = weft_cost_known(cost) ? weft_cost_ns(cost) : all.bound;
-        wait_for_room(w, context, charge);
+        bool known = weft_cost_known(cost);
+        int64_t charge = known ? weft_cost_ns(cost) : all.bound;
+        wait_for_room(w, context, known);
         w->outstanding += charge;
         slot->window = w;
         slot->charged = charge;
