@@ -200,14 +200,15 @@ static inline CUcontext test_context(void)
     return c;
 }
 
+// A kernel of a library, which belongs to no context.
 static inline CUfunction test_function(const char *name)
 {
-    static CUmodule m;
-    CUfunction f;
-    if (m == NULL)
-        OK(cuModuleLoadData(&m, test_image));
-    OK(cuModuleGetFunction(&f, m, name));
-    return f;
+    static CUlibrary l;
+    CUkernel k;
+    if (l == NULL)
+        OK(cuLibraryLoadData(&l, test_image, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&k, l, name));
+    return (CUfunction)k;
 }
 
 // A kernel of so many ns.

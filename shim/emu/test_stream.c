@@ -1,4 +1,6 @@
 // Streams, events, launches, host functions.
+#include <stdatomic.h>
+
 #include "test.h"
 
 static float elapsed(CUevent a, CUevent b)
@@ -155,13 +157,14 @@ static void waits(void)
 
 // ---- Host functions
 
-static int order[4], ran;
+static int order[4];
+static _Atomic int ran;
 
 static void note(void *data)
 {
     CUstream s;
     EXPECT(cuStreamCreate(&s, 0), CUDA_ERROR_NOT_PERMITTED); // no calls from here
-    order[ran++] = (int)(intptr_t)data;
+    order[atomic_fetch_add(&ran, 1)] = (int)(intptr_t)data;
 }
 
 static void note_callback(CUstream stream, CUresult status, void *data)
@@ -176,7 +179,7 @@ static void host_functions(void)
     CUevent e;
     OK(cuStreamCreate(&s, 0));
     OK(cuEventCreate(&e, 0));
-    OK(test_spin(s, 5000000));
+    OK(test_spin(s, 100000000));
     OK(cuLaunchHostFunc(s, note, (void *)1));
     OK(cuStreamAddCallback(s, note_callback, (void *)2, 0));
     OK(test_spin(s, 1000000));
@@ -190,12 +193,12 @@ static void host_functions(void)
     OK(cuStreamDestroy_v2(s));
 }
 
-static int counted;
+static _Atomic int counted;
 
 static void count(void *data)
 {
     (void)data;
-    __atomic_fetch_add(&counted, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add(&counted, 1);
 }
 
 // More host functions than a ring has entries, and a stream destroyed before they have run: all of them run.
@@ -207,7 +210,7 @@ static void many_host_functions(void)
     for (int i = 0; i < 3000; i++)
         OK(cuLaunchHostFunc(s, count, NULL));
     OK(cuStreamDestroy_v2(s));
-    for (int i = 0; i < 1000 && __atomic_load_n(&counted, __ATOMIC_RELAXED) < 3000; i++) {
+    for (int i = 0; i < 1000 && counted < 3000; i++) {
         weftEmuBlock();
         usleep(10000);
         weftEmuUnblock();
@@ -221,10 +224,15 @@ static void other_context(CUcontext mine)
     CUcontext c;
     CUstream s;
     CUevent e;
+    CUmodule m;
+    CUfunction f;
     OK(cuEventCreate(&e, 0));
+    OK(cuModuleLoadData(&m, test_image));
+    OK(cuModuleGetFunction(&f, m, "fixed"));
     OK(cuCtxCreate_v2(&c, 0, 1));
     OK(cuStreamCreate(&s, 0));
-    EXPECT(cuLaunchKernel(test_function("fixed"), 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuLaunchKernel(test_function("fixed"), 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL)); // of a library
     EXPECT(cuEventRecord(e, s), CUDA_ERROR_INVALID_HANDLE);
     OK(cuStreamWaitEvent(s, e, 0)); // waiting is allowed
     OK(cuCtxDestroy_v2(c));
