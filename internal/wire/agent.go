@@ -157,6 +157,9 @@ func (m *Terms) put(b []byte) {
 
 func (m *Terms) get(b []byte) error {
 	*m = Terms{order.Uint64(b[0:]), order.Uint64(b[8:]), order.Uint64(b[16:]), order.Uint64(b[24:])}
+	if m.Ahead > 1 {
+		return errCount
+	}
 	return nil
 }
 
