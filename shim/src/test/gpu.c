@@ -167,7 +167,10 @@ static CUresult capture_mode(CUstreamCaptureMode *new) {
     return CUDA_SUCCESS;
 }
 
+static void in_child(void) { gpu.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
 void gpu_start(void) {
+    pthread_atfork(NULL, NULL, in_child);
     for (int i = 0; i < 8; i++)
         gpu.legacy[i].context = &gpu.contexts[i];
     weft_driver = (struct weft_driver){
