@@ -1,5 +1,5 @@
-/* How much GPU time a process may leave outstanding: where a grant bounds it, a launch waits until the work before it is
- * done so far that this launch fits. So a drain ends within the window and, at the worst, one launch.
+/* How much GPU time a process may leave outstanding: where a grant bounds it, a launch waits until less
+ * than that is outstanding. So a drain ends within the window and, at the worst, one launch.
  *
  * What a launch will cost is an estimate: the smoothed cost of the same function, graph or size of copy, measured between
  * two events around some of the launches. A launch of something unknown counts as a whole window, so it runs alone and is
