@@ -36,22 +36,24 @@ func (a *Arbiter) charge(passed time.Duration) {
 
 // enqueue lets a job wait. Its virtual time is at least that of its class, less what a sleeper keeps: time in which it
 // asked for nothing is not owed to it. Of the GPUs of a gang the one counts where the class is behind most, as it holds the
-// gang up. A job is at most lead above any peer: it is not punished for what peers could not use that were held up
-// elsewhere. O(jobs on its GPUs).
+// gang up; without peers, those that were there before count. A job is at most lead above any peer: it is not punished for
+// what peers could not use that were held up elsewhere. O(jobs on its GPUs).
 func (a *Arbiter) enqueue(j *job) {
 	const none = time.Duration(math.MaxInt64)
-	clock, peer := none, none
+	clock, peer, past := none, none-lead, time.Duration(0)
 	for _, g := range j.gpus {
 		t := &a.gpus[g]
+		past = max(past, t.clock[j.class])
 		for _, k := range t.on {
 			if k != j && k.class == j.class && k.state != resting {
 				clock, peer = min(clock, t.clock[j.class]), min(peer, k.tag)
 			}
 		}
 	}
-	if clock < none {
-		j.tag = min(max(j.tag, clock-sleeper/time.Duration(j.weight)), peer+lead)
+	if clock == none {
+		clock = past
 	}
+	j.tag = min(max(j.tag, clock-sleeper/time.Duration(j.weight)), peer+lead)
 	j.state = waiting
 	i, _ := slices.BinarySearchFunc(a.waiting, j, before)
 	a.waiting = slices.Insert(a.waiting, i, j)

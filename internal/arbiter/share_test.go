@@ -93,3 +93,29 @@ func TestPreemption(t *testing.T) {
 		t.Logf("kernel %v: longest of %d waits %v", kernel, len(high.waits), longest)
 	}
 }
+
+// TestLateComersTakeShortTurns: jobs that start where others had been for long take turns of a quantum, not of what they
+// are all behind the virtual time of the past.
+func TestLateComersTakeShortTurns(t *testing.T) {
+	m := newMachine(t, 1, Options{})
+	first := m.start(&process{class: Burstable, kernel: time.Millisecond, kernels: 4, gap: every(0)}, []int{0})
+	m.run(unit.Seconds(5))
+	first.quit = true
+	m.run(m.now.Add(10 * time.Millisecond))
+	m.act(m.a.Forget(m.now, first.id))
+	var late []*process
+	for range 2 {
+		late = append(late, m.start(&process{class: Burstable, kernel: time.Millisecond, kernels: 4, gap: every(0)}, []int{0}))
+		m.run(m.now.Add(300 * time.Millisecond))
+	}
+	before := len(late[0].waits)
+	m.run(m.now.Add(2 * time.Second))
+	for _, w := range late[0].waits[before:] {
+		if w > 20*time.Millisecond {
+			t.Fatalf("a job waits %v for its peer's turn", w)
+		}
+	}
+	if n := len(late[0].waits) - before; n < 50 {
+		t.Errorf("%d turns in two seconds", n)
+	}
+}
