@@ -98,14 +98,21 @@ func TestPreemption(t *testing.T) {
 // are all behind the virtual time of the past.
 func TestLateComersTakeShortTurns(t *testing.T) {
 	m := newMachine(t, 1, Options{})
-	first := m.start(&process{class: Burstable, kernel: time.Millisecond, kernels: 4, gap: every(0)}, []int{0})
+	start := func() *process {
+		return m.start(&process{class: Burstable, kernel: time.Millisecond, kernels: 4, gap: every(0)}, []int{0})
+	}
+	past := []*process{start(), start()}
 	m.run(unit.Seconds(5))
-	first.quit = true
+	for _, p := range past {
+		p.quit = true
+	}
 	m.run(m.now.Add(10 * time.Millisecond))
-	m.act(m.a.Forget(m.now, first.id))
+	for _, p := range past {
+		m.act(m.a.Forget(m.now, p.id))
+	}
 	var late []*process
 	for range 2 {
-		late = append(late, m.start(&process{class: Burstable, kernel: time.Millisecond, kernels: 4, gap: every(0)}, []int{0}))
+		late = append(late, start())
 		m.run(m.now.Add(300 * time.Millisecond))
 	}
 	before := len(late[0].waits)
