@@ -50,8 +50,8 @@ func (c *conn) greet(m wire.Message) {
 	}
 	s.observer = hello.Flags&wire.Observer != 0
 	s.attach(c)
-	if !s.observer && c.a.o.Audit != nil {
-		c.a.o.Audit.Enter(c.peer.pid)
+	if !s.observer && hello.Session == 0 {
+		s.supervise()
 	}
 	var epoch uint64
 	if resumed && hello.Epoch <= c.a.state.before {
@@ -64,6 +64,14 @@ func (c *conn) greet(m wire.Message) {
 	c.a.act(decisions)
 	c.a.back(s)
 	c.alloc.tellWanted(s)
+}
+
+// supervise tells the audit that the process launches under tokens alone. One that was without an agent for a while may go on
+// to do so until it learns that there is one, which its next request shows.
+func (s *session) supervise() {
+	if s.a.o.Audit != nil {
+		s.a.o.Audit.Enter(s.peer.pid)
+	}
 }
 
 // attach gives a session its connection, and its process to be watched.

@@ -14,11 +14,12 @@ import (
 type token struct {
 	gpus    []int // of the machine, that it is known to the arbiter with; none when it is not
 	epoch   uint64
-	counted bool  // among those who wait
-	wants   bool  // asked since it was last granted
-	hung    bool  // was overrun, and has said nothing about tokens since: unknown to the arbiter
-	lost    []int // GPUs whose token was taken from it, and on which it may still compute
-	moving  bool  // was told to drop since it uses other GPUs now
+	stamp   uint64 // of the job's holding: the epoch of the session that was granted first
+	counted bool   // among those who wait
+	wants   bool   // asked since it was last granted
+	hung    bool   // was overrun, and has said nothing about tokens since: unknown to the arbiter
+	lost    []int  // GPUs whose token was taken from it, and on which it may still compute
+	moving  bool   // was told to drop since it uses other GPUs now
 
 	asked, granted, dropped unit.Time // 0 for not
 	ends                    unit.Time // of the grant by itself
@@ -98,6 +99,7 @@ func (s *session) request() {
 	if s.token.epoch > 0 {
 		return // a grant is on its way
 	}
+	s.supervise()
 	now := s.a.clock.now()
 	if !s.token.wants {
 		s.token.asked = now
@@ -211,6 +213,7 @@ func (s *session) overrun() {
 func (s *session) hold(epoch uint64) {
 	s.drop()
 	now := s.a.clock.now()
+	s.token.stamp = s.stampOf(epoch)
 	s.token.epoch, s.token.granted, s.token.dropped, s.token.ends = epoch, now, 0, unit.Never
 	s.watched = 0
 	s.a.holders[s] = struct{}{}
@@ -219,9 +222,20 @@ func (s *session) hold(epoch uint64) {
 	}
 	if s.a.o.Audit != nil {
 		for _, g := range s.token.gpus {
-			s.a.o.Audit.Allow(s.peer.pid, g, epoch)
+			s.a.o.Audit.Allow(s.peer.pid, g, s.token.stamp)
 		}
 	}
+}
+
+// stampOf is what the launches of a session are known by: for a rank that comes back while others of its job hold the token,
+// the same as for those.
+func (s *session) stampOf(epoch uint64) uint64 {
+	for _, other := range s.alloc.sessions {
+		if other != s && other.token.epoch > 0 {
+			return other.token.stamp
+		}
+	}
+	return epoch
 }
 
 // want books whether the session, known to the arbiter, waits for the token.

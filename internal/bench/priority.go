@@ -13,10 +13,11 @@ type Preemption struct {
 	Count         int
 }
 
-// MeasurePreemption wakes a guaranteed job every 10 ms beside a besteffort one that always has kernels.
+// MeasurePreemption wakes a guaranteed job beside a besteffort one that always has kernels, after gaps that nobody can
+// foresee: of any length up to 20 ms.
 func MeasurePreemption(ctx context.Context, b *Bed, kernel, length time.Duration) (Preemption, error) {
 	samples, err := b.Together(ctx,
-		Run{&Job{Name: "high", Class: "guaranteed"}, []string{"ping", "--gap-ms", "10", "--kernel-us", "100", "--seconds", seconds(length)}},
+		Run{&Job{Name: "high", Class: "guaranteed"}, []string{"ping", "--gap-ms", "10", "--jitter", "1", "--kernel-us", "100", "--seconds", seconds(length)}},
 		Run{&Job{Name: "low", Class: "besteffort"}, saturated(kernel, length)})
 	if err != nil {
 		return Preemption{}, err

@@ -23,6 +23,7 @@ type Job struct {
 	Weight         int
 	Reserved, Peak string // sizes as `weft exec` takes them
 	GPUs           string // comma-separated indexes; "" is the bed's GPU
+	Cooperates     bool   // hands unused memory over at its iterations
 }
 
 // flags are those of `weft exec`.
@@ -38,6 +39,9 @@ func (j *Job) flags(gpu int) []string {
 		if f.value != "" {
 			list = append(list, f.name, f.value)
 		}
+	}
+	if j.Cooperates {
+		list = append(list, "--cooperate")
 	}
 	if j.Weight > 0 {
 		list = append(list, "--weight", strconv.Itoa(j.Weight))

@@ -8,11 +8,12 @@ import (
 )
 
 // MeasureShares runs saturated burstable jobs of these weights beside each other and returns the share that each got of
-// what all got.
+// what all got, after a second in which what they did before is made up for.
 func MeasureShares(ctx context.Context, b *Bed, weights []int, length time.Duration) ([]float64, error) {
 	runs := make([]Run, len(weights))
 	for i, w := range weights {
-		runs[i] = Run{&Job{Name: fmt.Sprintf("share-%d", i), Weight: w}, []string{"stream", "--kernel-us", "200", "--batch", "16", "--seconds", seconds(length)}}
+		runs[i] = Run{&Job{Name: fmt.Sprintf("share-%d", i), Weight: w}, []string{"stream", "--kernel-us", "200", "--batch", "16",
+			"--warm-up", "1", "--seconds", seconds(length)}}
 	}
 	samples, err := b.Together(ctx, runs...)
 	if err != nil {

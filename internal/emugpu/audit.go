@@ -13,17 +13,28 @@ import (
 // nobody; the broker compares with what drivers stamp on launches. All methods may be called concurrently, and calls
 // for a process that is gone are harmless.
 type Audit struct {
-	page *page
-	mu   sync.Mutex // of making slots
+	page     *page
+	observer *Observer  // the broker judges as long as it is connected
+	mu       sync.Mutex // of making slots
 }
 
-// OpenAudit starts the audit of the broker behind a socket.
+// OpenAudit starts the audit of the broker behind a socket. It lasts until Close, or the end of the process that opened it:
+// who nobody supervises launches as it likes.
 func OpenAudit(socket string) (*Audit, error) {
 	o, err := Dial(socket)
 	if err != nil {
 		return nil, err
 	}
-	defer o.Close()
+	table, err := o.auditTable()
+	if err != nil {
+		o.Close()
+		return nil, err
+	}
+	return &Audit{page: table, observer: o}, nil
+}
+
+// auditTable starts the audit and maps its table.
+func (o *Observer) auditTable() (*page, error) {
 	_, fds, err := o.ask(request{Op: uint32(opAuditOpen)})
 	if err != nil {
 		return nil, err
@@ -37,11 +48,14 @@ func OpenAudit(socket string) (*Audit, error) {
 		closeAll(fds)
 		return nil, fmt.Errorf("map the audit table: %w", err)
 	}
-	return &Audit{page: &page{data, fds[0]}}, nil
+	return &page{data, fds[0]}, nil
 }
 
-// Close ends the use of the table. The broker goes on judging.
-func (a *Audit) Close() { a.page.close() }
+// Close ends the audit.
+func (a *Audit) Close() {
+	a.observer.Close()
+	a.page.close()
+}
 
 // Enter says that the agent knows a process: from here on its launches without a token are violations.
 func (a *Audit) Enter(pid int) { a.slot(int32(pid)) }

@@ -87,7 +87,7 @@ func TestAuditFindsTwoHolders(t *testing.T) {
 // TestTwoHoldersAreToldExactly compares with looking at all earlier launches.
 func TestTwoHoldersAreToldExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := &auditor{opened: true, newest: make([]newest, 1)}
+		a := &auditor{by: &session{}, newest: make([]newest, 1)}
 		var past []stamp
 		at := unit.Time(1)
 		for range rapid.IntRange(1, 60).Draw(t, "launches") {

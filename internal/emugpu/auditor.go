@@ -7,10 +7,11 @@ import (
 // maxExamples bounds the violations that are told in full.
 const maxExamples = 8
 
-// auditor holds launches against what the node agent says about tokens. It judges once an audit was opened.
+// auditor holds launches against what the node agent says about tokens. It judges while an audit is open.
 type auditor struct {
 	page     *page
-	opened   bool
+	opened   bool     // ever
+	by       *session // who has it open; nil for nobody
 	newest   []newest
 	totals   Verdict
 	examples []Violation
@@ -59,7 +60,7 @@ func newAuditor(gpus int) (*auditor, error) {
 // launch judges one launch. Launches of a GPU come in the order of their submission, but for those that their process
 // published late.
 func (a *auditor) launch(p *attachment, gpu int, epoch uint64, at unit.Time) {
-	if !a.opened {
+	if a.by == nil {
 		return
 	}
 	a.count(p, func(v *Verdict) { v.Launches++ })
@@ -114,12 +115,29 @@ func (n *newest) add(s stamp) {
 	}
 }
 
+// lapse ends the audit of a session: what the table says of processes is no longer true.
+func (a *auditor) lapse(s *session) {
+	if a.by != s {
+		return
+	}
+	a.by = nil
+	for i := range auditSlots {
+		at := auditFirst + i*auditSlotSize
+		a.clear(at)
+		a.page.u32(at + auditSlotPID).Store(0)
+	}
+}
+
+func (a *auditor) clear(slot int) {
+	for g := range maxGPUs {
+		a.page.u64(slot + auditSlotEpoch + 8*g).Store(0)
+	}
+}
+
 // forget frees the slot of a process that ended.
 func (a *auditor) forget(pid int32) {
 	if at := findSlot(a.page, pid); at >= 0 {
-		for g := range maxGPUs {
-			a.page.u64(at + auditSlotEpoch + 8*g).Store(0)
-		}
+		a.clear(at)
 		a.page.u32(at+auditSlotPID).CompareAndSwap(uint32(pid), auditGone)
 	}
 }

@@ -229,7 +229,7 @@ func (s *session) eventNext(q *request, r *reply) {
 }
 
 func (s *session) auditOpen(*request, *reply) {
-	s.b.audit.opened = true
+	s.b.audit.opened, s.b.audit.by = true, s
 	s.send(s.b.audit.page.fd)
 }
 

@@ -77,6 +77,11 @@ func (b *Broker) serve(c *net.UnixConn) {
 func (s *session) end() {
 	s.b.mu.Lock()
 	delete(s.b.connections, s.c)
+	if s == s.b.audit.by && !s.b.closed {
+		s.b.pass()
+		s.b.take() // what was launched before counts
+		s.b.audit.lapse(s)
+	}
 	if s.process != nil && !s.process.gone && !s.b.closed {
 		s.b.detach(s.process)
 		s.b.waiter.poke()

@@ -321,7 +321,7 @@ static inline uint64_t emu_push(const struct emu_client *c, struct emu_ring *r, 
     return head + 1;
 }
 
-/* emu_slot finds the audit slot of this process; NULL while the agent has made none. Keep what is not NULL. */
+/* emu_slot finds the audit slot of this process; NULL while the agent has made none. */
 static inline const struct emu_audit_slot *emu_slot(const struct emu_client *c)
 {
     uint32_t pid = c->process->pid, at = (pid * EMU_AUDIT_HASH) >> 20;
@@ -339,7 +339,8 @@ static inline const struct emu_audit_slot *emu_slot(const struct emu_client *c)
 /* emu_stamp is the epoch of an audited entry for a physical GPU. *slot caches emu_slot, and starts as NULL. */
 static inline uint64_t emu_stamp(const struct emu_client *c, const struct emu_audit_slot **slot, uint32_t gpu)
 {
-    if (*slot == NULL && (*slot = emu_slot(c)) == NULL)
+    bool own = *slot && atomic_load_explicit(&(*slot)->pid, memory_order_relaxed) == c->process->pid;
+    if (!own && (*slot = emu_slot(c)) == NULL) /* audits end, and others begin */
         return EMU_EPOCH_UNMANAGED;
     return atomic_load_explicit(&(*slot)->epoch[gpu % EMU_MAX_GPUS], memory_order_acquire);
 }

@@ -102,11 +102,12 @@ static uint64_t saturate(struct gpu *gpu, uint64_t batch, uint64_t kernel_ns, ui
 
 void probe_stream(int argc, char **argv) {
 	struct probe probe = {0};
-	double kernel_us = 10, seconds = 2;
+	double kernel_us = 10, seconds = 2, warm_up = 0;
 	uint64_t batch = 64;
 	const struct option_row rows[] = {
 		{"kernel-us", OPTION_NUMBER, &kernel_us, "US  length of each kernel (10)"},
 		{"seconds", OPTION_NUMBER, &seconds, "S  (2)"},
+		{"warm-up", OPTION_NUMBER, &warm_up, "S  of the same load before, which is not counted (0)"},
 		{"batch", OPTION_COUNT, &batch, "N  kernels between two events; two batches are queued (64)"},
 		PROBE_ROWS(&probe),
 		{0},
@@ -115,8 +116,12 @@ void probe_stream(int argc, char **argv) {
 		"members: kernels, seconds (until the last was done), kernels_per_s, busy_fraction (kernels x kernel-us / seconds)\n", rows, argc, argv);
 	if (batch < 1)
 		options_fault(PROBE, "--batch 0: give at least 1");
-	uint64_t begin = probe_open(&probe, 1);
-	uint64_t kernels = saturate(&probe.gpu, batch, (uint64_t)(kernel_us * 1e3), begin + (uint64_t)(seconds * 1e9));
+	uint64_t begin = probe_open(&probe, 1), kernel_ns = (uint64_t)(kernel_us * 1e3);
+	if (warm_up > 0) {
+		saturate(&probe.gpu, batch, kernel_ns, begin + (uint64_t)(warm_up * 1e9));
+		begin = clock_ns();
+	}
+	uint64_t kernels = saturate(&probe.gpu, batch, kernel_ns, begin + (uint64_t)(seconds * 1e9));
 	double elapsed = (double)(clock_ns() - begin) / 1e9;
 	probe_head("stream");
 	printf(", \"kernels\": %llu, \"seconds\": %.6f, \"kernels_per_s\": %.3f, \"busy_fraction\": %.6f}\n", (unsigned long long)kernels, elapsed,

@@ -107,15 +107,23 @@ void probe_load(int argc, char **argv) {
 
 struct ping {
 	struct probe probe;
-	double kernel_us, gap_ms, seconds;
+	double kernel_us, gap_ms, jitter, seconds;
 	bool stamps;
+	uint64_t random;
 	struct samples launched, done; /* since the intent */
 	struct samples at; /* the intents, launches and ends in turn, CLOCK_MONOTONIC */
 };
 
+/* The next gap, ns: evenly spread over gap-ms +- its jitter. The series is the same in each run (Knuth's MMIX generator). */
+static uint64_t next_gap(struct ping *ping) {
+	ping->random = ping->random * 6364136223846793005u + 1442695040888963407u;
+	double spread = (double)(ping->random >> 11) / (double)(1ull << 53) * 2 - 1;
+	return (uint64_t)(ping->gap_ms * 1e6 * (1 + ping->jitter * spread));
+}
+
 /* Wakes up after a gap, and measures from the moment at which it wants to launch. */
 static void ping_once(struct ping *ping) {
-	clock_sleep_until(clock_ns() + (uint64_t)(ping->gap_ms * 1e6));
+	clock_sleep_until(clock_ns() + next_gap(ping));
 	uint64_t intent = clock_ns();
 	gpu_spin(&ping->probe.gpu, 0, (uint64_t)(ping->kernel_us * 1e3));
 	uint64_t launched = clock_ns();
@@ -142,6 +150,7 @@ void probe_ping(int argc, char **argv) {
 	struct ping ping = {.kernel_us = 100, .gap_ms = 5, .seconds = 5};
 	const struct option_row rows[] = {
 		{"gap-ms", OPTION_NUMBER, &ping.gap_ms, "MS  between the end of one and the next (5)"},
+		{"jitter", OPTION_NUMBER, &ping.jitter, "SHARE  of a gap by which gaps vary, either way, 0 to 1 (0)"},
 		{"kernel-us", OPTION_NUMBER, &ping.kernel_us, "US  length of the kernel (100)"},
 		{"seconds", OPTION_NUMBER, &ping.seconds, "S  (5)"},
 		{"stamps", OPTION_ON, &ping.stamps, "print stamps_ns too: [intent, launch returned, done] of each, CLOCK_MONOTONIC"},
@@ -151,6 +160,8 @@ void probe_ping(int argc, char **argv) {
 	options_read(PROBE, "usage: " PROBE " ping [options]\n\n"
 		"members: count, seconds, launch_p50_us, launch_p99_us, launch_max_us (from the intent until the launch returned: the wait for\n"
 		"the token, or for the other's work), done_p50_us, done_p99_us, done_max_us (until the kernel was done)\n", rows, argc, argv);
+	if (ping.jitter < 0 || ping.jitter > 1)
+		options_fault(PROBE, "--jitter %g: give a share from 0 to 1", ping.jitter);
 	stop_on_signals();
 	uint64_t begin = probe_open(&ping.probe, 1), end = begin + (uint64_t)(ping.seconds * 1e9);
 	while (!stopped && clock_ns() < end)

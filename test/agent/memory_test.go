@@ -31,7 +31,7 @@ func TestHandoverPays(t *testing.T) {
 	timed(t)
 	b := bed(t, 1)
 	alone := final(t, func() *bench.Program {
-		p := b.Command(soon(t), &bench.Job{Name: "alone", Reserved: "5GiB", Peak: "8GiB"}, "weft-train", "--persistent", "4GiB", "--ephemeral", "8GiB",
+		p := b.Command(soon(t), &bench.Job{Name: "alone", Reserved: "5GiB", Peak: "8GiB", Cooperates: true}, "weft-train", "--persistent", "4GiB", "--ephemeral", "8GiB",
 			"--kernels", "40", "--kernel-us", "200", "--gap-ms", "20", "--seconds", "4")
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,9 @@ func TestHandoverPays(t *testing.T) {
 		return p
 	}())
 	sum, stalls := 0.0, 0.0
-	for _, p := range two(b, t, "8", func(name string) *bench.Job { return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB"} }) {
+	for _, p := range two(b, t, "8", func(name string) *bench.Job {
+		return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB", Cooperates: true}
+	}) {
 		got := final(t, p)
 		if got.Iterations < 10 {
 			t.Errorf("a job made %d iterations", got.Iterations)
@@ -66,7 +68,9 @@ func TestHandoverPays(t *testing.T) {
 // TestPoolWaits has a job that finds the pool empty: it waits, is counted as stalled, and goes on; nobody dies.
 func TestPoolWaits(t *testing.T) {
 	b := bed(t, 1)
-	for _, p := range two(b, t, "4", func(name string) *bench.Job { return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB"} }) {
+	for _, p := range two(b, t, "4", func(name string) *bench.Job {
+		return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB", Cooperates: true}
+	}) {
 		if got := final(t, p); got.Iterations == 0 {
 			t.Error("a job made no iteration")
 		}

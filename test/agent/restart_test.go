@@ -15,7 +15,7 @@ func TestAgentRestart(t *testing.T) {
 	ctx := soon(t)
 	var programs []*bench.Program
 	for _, job := range []bench.Job{
-		{Name: "high", Class: "guaranteed"}, {Name: "peer-1", Reserved: "1GiB", Peak: "1GiB"}, {Name: "peer-2", Reserved: "1GiB", Peak: "1GiB"},
+		{Name: "high", Class: "guaranteed"}, {Name: "peer-1", Reserved: "1GiB", Peak: "1GiB", Cooperates: true}, {Name: "peer-2", Reserved: "1GiB", Peak: "1GiB", Cooperates: true},
 		{Name: "low", Class: "besteffort", Reserved: "1GiB"},
 	} {
 		p := b.Command(ctx, &job, "weft-train", "--kernels", "20", "--kernel-us", "200", "--gap-ms", "4", "--ephemeral", "256MiB", "--seconds", "14")
@@ -46,7 +46,9 @@ func TestAgentRestart(t *testing.T) {
 			t.Error("a job made no progress")
 		}
 	}
-	held(t, b)
+	if e := counters(t, b); e.Violations > 0 { // without an agent programs launch as they like, and nobody judges
+		t.Errorf("%d launches outside a token: %v", e.Violations, e.Examples)
+	}
 	eventually(t, 5*time.Second, "nothing is left", func() bool { return known(t, b).Sessions == 0 && used(t, b) == 0 })
 }
 
@@ -72,8 +74,8 @@ func TestAgentGone(t *testing.T) {
 	for i, p := range programs {
 		got := final(t, p)
 		t.Logf("job %d: %d iterations in %.1f s, stalled for %.2f s", i, got.Iterations, got.Seconds, got.Stall)
-		if got.Stall > 2 {
-			t.Errorf("job %d stalled for %.2f s", i, got.Stall)
+		if got.Iterations < 50 || i == 0 && got.Stall > 0.5 { // a besteffort job paces itself
+			t.Errorf("job %d made %d iterations and stalled for %.2f s", i, got.Iterations, got.Stall)
 		}
 	}
 	if err := b.StartAgent(ctx); err != nil {

@@ -56,7 +56,11 @@ func TestSoak(t *testing.T) {
 	}
 	s.endAll()
 	s.calm()
-	t.Logf("%v; %d launches", s.count, held(t, b).Launches)
+	e := counters(t, b)
+	t.Logf("%v; %d launches", s.count, e.Launches)
+	if e.Violations > 0 {
+		t.Errorf("%d launches outside a token: %v", e.Violations, e.Examples)
+	}
 	for i, now := range s.files() {
 		if now > before[i]+3 { // a connection or two may be in the making
 			t.Errorf("process %d of %v has %d files open, %d before", i, b.PIDs(), now, before[i])
@@ -109,7 +113,7 @@ func (s *soak) start() {
 	classes := []string{"guaranteed", "burstable", "besteffort"}
 	gpu := s.random.IntN(4)
 	job := &bench.Job{Name: fmt.Sprintf("soak-%d", s.count["start"]), Class: classes[s.random.IntN(3)], Weight: 1 + s.random.IntN(5),
-		GPUs: strconv.Itoa(gpu), Reserved: "768MiB", Peak: "512MiB"}
+		GPUs: strconv.Itoa(gpu), Reserved: "768MiB", Peak: "512MiB", Cooperates: true}
 	arguments := []string{"--kernels", strconv.Itoa(1 + s.random.IntN(50)), "--kernel-us", strconv.Itoa(10 + s.random.IntN(2000)),
 		"--gap-ms", strconv.Itoa(s.random.IntN(20)), "--ephemeral", "256MiB", "--seconds", strconv.Itoa(1 + s.random.IntN(20))}
 	switch s.random.IntN(6) {
@@ -121,6 +125,7 @@ func (s *soak) start() {
 		arguments = append(arguments, "--graph")
 	case 2:
 		arguments = append(arguments, "--no-cooperate")
+		job.Cooperates = false
 	}
 	p := s.b.Command(s.ctx, job, "weft-train", arguments...)
 	if err := p.Start(); err != nil {
