@@ -141,8 +141,8 @@ func end(cmd *exec.Cmd) error {
 	defer timer.Stop()
 	err := cmd.Wait()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil // ended by the signal, or by itself
+	if errors.As(err, &exit) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil // ended by the signal, by itself, or with its context
 	}
 	return err
 }
