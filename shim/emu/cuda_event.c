@@ -14,6 +14,24 @@ static CUresult event_enter(CUevent event)
     return context_check(event->context);
 }
 
+// Where an event was recorded.
+struct place {
+    uint32_t ring;
+    uint64_t number;
+};
+
+static struct place place_of(CUevent event)
+{
+    uint64_t place = event->place;
+    return (struct place){.ring = place & 0xffff, .number = place >> 16};
+}
+
+static CUresult place_wait(CUevent event)
+{
+    struct place at = place_of(event);
+    return stream_wait(event->context, at.ring, at.number);
+}
+
 EMU_API CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
     CUcontext c;
@@ -40,7 +58,7 @@ EMU_API CUresult cuEventDestroy_v2(CUevent event)
     TRY(event_enter(event));
     // A record under way writes into the slot: it is handed out again after that.
     if (event->recorded && event->capture == 0)
-        stream_wait(event->context, event->ring, event->number);
+        place_wait(event);
     driver_lock();
     CUcontext c = event->context;
     if (c->events_count < EMU_EVENTS)
@@ -63,8 +81,7 @@ CUresult event_record(CUevent event, CUstream stream)
     uint64_t generation = ++event->generation, number;
     struct emu_entry entry = {.kind = EMU_RECORD, .function = event->index, .cost = generation};
     TRY(stream_submit(stream, entry, &number));
-    event->ring = stream->index;
-    event->number = number;
+    event->place = number << 16 | stream->index;
     event->capture = 0;
     event->recorded = true;
     return CUDA_SUCCESS;
@@ -100,10 +117,11 @@ CUresult event_wait(CUstream stream, CUevent event)
 {
     if (!event->recorded)
         return CUDA_SUCCESS;
-    struct emu_ring *r = &event->context->shared->rings[event->ring];
-    if (atomic_load_explicit(&r->done, memory_order_acquire) >= event->number)
+    struct place at = place_of(event);
+    struct emu_ring *r = &event->context->shared->rings[at.ring];
+    if (atomic_load_explicit(&r->done, memory_order_acquire) >= at.number)
         return CUDA_SUCCESS;
-    struct emu_entry wait = {.kind = EMU_WAIT, .epoch = event->context->shared->id, .function = event->ring, .cost = event->number};
+    struct emu_entry wait = {.kind = EMU_WAIT, .epoch = event->context->shared->id, .function = at.ring, .cost = at.number};
     return stream_submit(stream, wait, NULL);
 }
 
@@ -140,7 +158,7 @@ EMU_API CUresult cuEventSynchronize(CUevent event)
     TRY(event_ready(event));
     TRY(capture_unsafe());
     if (event->recorded)
-        TRY(stream_wait(event->context, event->ring, event->number));
+        TRY(place_wait(event));
     driver_lock();
     pool_trim_all(event->context->device);
     driver_unlock();
@@ -155,9 +173,10 @@ EMU_API CUresult cuEventQuery(CUevent event)
     TRY(driver_enter(&t));
     if (!event->recorded)
         return CUDA_SUCCESS;
-    struct emu_ring *r = &event->context->shared->rings[event->ring];
-    bool done = t->slot != NULL ? emu_poll(&driver.client, t->slot, r, event->number)
-                                : atomic_load_explicit(&r->done, memory_order_acquire) >= event->number;
+    struct place at = place_of(event);
+    struct emu_ring *r = &event->context->shared->rings[at.ring];
+    bool done = t->slot != NULL ? emu_poll(&driver.client, t->slot, r, at.number)
+                                : atomic_load_explicit(&r->done, memory_order_acquire) >= at.number;
     TRY(context_check(event->context));
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }

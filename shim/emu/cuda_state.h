@@ -165,10 +165,11 @@ struct CUevent_st {
     uint64_t context_id;             // a primary context comes back as another
     uint32_t index;
     unsigned flags;
-    bool recorded;
-    uint64_t generation, number;     // of the last record, and its entry
-    uint32_t ring;                   // that it was recorded in; a ring outlives its stream
-    uint64_t capture;                // id of the capture that it was recorded in; 0: in reality
+    // One thread may record while another waits: it finds the last record or this one.
+    _Atomic bool recorded;
+    _Atomic uint64_t generation;     // of the last record
+    _Atomic uint64_t place;          // of the last record: number of its entry << 16 | ring, which outlives its stream
+    _Atomic uint64_t capture;        // id of the capture that it was recorded in; 0: in reality
     CUgraphNode *ends;
     size_t ends_count;
 };
