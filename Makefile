@@ -15,6 +15,13 @@ NAME      = latest
 FUZZTIME  = 10s
 SOAK      = 30m
 
+# go-nvml binds all of NVML, and the C compiler would print pages about what NVML has replaced since.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+# As many jobs as processors for what is built with make, unless -j says so already.
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+# A folder of their own for the sanitised variants of the C parts.
+SANITIZED = $(CURDIR)/bin/sanitized
+
 # The commit is stamped into the binary where git can tell it, and never a reason to fail where it cannot.
 VCS = $(if $(shell git rev-parse --verify -q HEAD 2>/dev/null),auto,false)
 # golangci-lint builds packages as well, and has no use for the stamp.
@@ -34,8 +41,15 @@ build: shim ## build bin/weft, and into bin/lib what runs inside of jobs
 	$(GO) build -trimpath -buildvcs=$(VCS) -o bin/weft ./cmd/weft
 
 .PHONY: shim
-shim: ## build bin/lib: libweft.so, the emulated driver, the programs on the driver API
-	@$(MAKE) -s -C shim all
+shim: compiler ## build bin/lib: libweft.so, the emulated driver, the programs on the driver API
+	@$(MAKE) -s $(JOBS) -C shim all
+
+.PHONY: compiler
+compiler:
+	@echo '#include <stdio.h>' | $(CC) -x c -fsyntax-only - 2>/dev/null || { \
+	  echo "make: no working C compiler ($(CC)): weft needs one for what runs inside of jobs." >&2; \
+	  echo "      Debian, Ubuntu: apt-get install build-essential. Fedora: dnf install gcc. CC=... names another one." >&2; \
+	  exit 1; }
 
 .PHONY: demo
 demo: build ## plan and simulate a generated cluster, and print the comparison
@@ -43,11 +57,25 @@ demo: build ## plan and simulate a generated cluster, and print the comparison
 
 # The race detector slows computing down some tenfold, so it runs the short tests only. The whole suite comes last.
 .PHONY: test
-test: deps lint vet build ## install what the tests need and run all of them
-	$(MAKE) -s -C shim test
+test: deps lint vet build test-c test-python ## install what the tests need and run all of them
 	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $(PKG)
 	$(GO) test -count=1 -timeout 20m $(PKG)
 	@scripts/recorded.sh
+
+# Sanitised run the tests whose code shares memory between threads or counts bytes. The rest looks at exported symbols and at
+# which library a name comes from, which sanitisers change, or tests the programs, which the tests of the session outdo.
+.PHONY: test-c
+test-c: build ## the tests of the C parts: plain, with ASan and UBSan, with TSan
+	$(MAKE) -s $(JOBS) -C shim tests
+	$(MAKE) -s -C shim test
+	for san in address thread; do \
+	  $(MAKE) -s $(JOBS) -C shim SAN=$$san OUT=$(SANITIZED)/$$san all tests; \
+	  $(MAKE) -s -C shim SAN=$$san OUT=$(SANITIZED)/$$san test-shim test-emu test-hooks test-memory; \
+	done
+
+.PHONY: test-python
+test-python: shim ## the tests of the Python package, beside libweft.so
+	python3 -B -m unittest discover -q -s python -t python
 
 .PHONY: test-fast
 test-fast: ## the edit loop: the short tests only, under two minutes
@@ -78,7 +106,7 @@ fuzz-short: ## run every fuzz target for FUZZTIME
 
 .PHONY: verify
 verify: vet lint ## formatting, modules, generated files, vet and lint
-	@unformatted=$$(gofmt -l cmd internal); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l cmd internal shim test); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 	@scripts/generated.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The system packages that the tests need: a browser with a font for the HTML report, tmux for what a terminal shows,
-# a C compiler for the race detector. It names each one that is missing; as root or with CI=true it installs them, else
-# it prints the command that does and stops.
+# a C compiler with its sanitisers, what looks at libraries and processes, Python. It names each one that is missing; as
+# root or with CI=true it installs them, else it prints the command that does and stops.
 set -euo pipefail
 
 browsers=(chromium chromium-browser google-chrome chrome)
@@ -9,12 +9,21 @@ browsers=(chromium chromium-browser google-chrome chrome)
 has() { for name; do command -v "$name" >/dev/null && return; done; return 1; }
 has_font() { find /usr/share/fonts /usr/local/share/fonts -iname 'DejaVuSans*' 2>/dev/null | grep . >/dev/null; }
 
+has_static_libc() { compiles 'int main(void) { return 0; }' -static; }
+compiles() { local source=$1; shift; echo "$source" | cc -x c - "$@" -o /dev/null 2>/dev/null; }
+has_sanitisers() { for s in address undefined thread; do compiles 'int main(void) { return 0; }' "-fsanitize=$s" || return 1; done; }
+has_python() { python3 -c 'import ctypes, sys, unittest; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; }
+
 missing=()
 need() { missing+=("$1"); echo "missing: $1, for $2"; }
 has "${browsers[@]}" || need chromium "looking at the HTML report in a browser"
 has_font || need fonts-dejavu-core "the text in that browser"
 has tmux || need tmux "what a terminal shows"
-has cc gcc clang || need build-essential "the race detector"
+{ has cc && has_static_libc && has_sanitisers; } || need build-essential "the C parts, their sanitised tests, the race detector"
+{ has objdump && has readelf && has nm; } || need binutils "which symbols a library wants and has"
+has_python || need python3 "the tests of hooks and of the Python package (3.9 or newer)"
+{ has pgrep && has pkill; } || need procps "finding the processes that a test started"
+has setpriv || need util-linux "programs of another user"
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 sudo=()
