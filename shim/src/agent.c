@@ -22,6 +22,7 @@ static struct {
     uint64_t said_epoch;
     int64_t next;  /* ASKED: until when to wait; DOWN: when to try again */
     int64_t pause; /* before the try after that */
+    int64_t tried; /* when the last try began */
     _Atomic int64_t lost; /* since when it is not UP; 0 while it is, or never was */
     bool refused, absent;
 } agent = {.lock = PTHREAD_MUTEX_INITIALIZER, .wire.fd = -1, .pause = FIRST_PAUSE};
@@ -97,6 +98,7 @@ static void ask(int64_t now) {
 static void try(int64_t now) {
     const char *path = weft_wire_path();
     struct weft_wire wire;
+    agent.tried = weft_now();
     int error = weft_wire_connect(&wire, path);
     if (!error) {
         pthread_mutex_lock(&agent.lock);
@@ -157,6 +159,7 @@ bool weft_agent_welcomed(const struct weft_welcome *welcome) {
     agent.session = welcome->session;
     agent.connection++;
     agent.pause = FIRST_PAUSE;
+    atomic_store(&weft_counts.registered, (uint64_t)(weft_now() - agent.tried));
     atomic_store(&agent.lost, 0);
     atomic_store_explicit(&agent.state, WEFT_AGENT_UP, memory_order_release);
     pthread_mutex_unlock(&agent.lock);

@@ -93,6 +93,7 @@ struct weft_counters {
 	_Atomic uint64_t faults;         /* messages of the agent that were none */
 	_Atomic uint64_t grants, releases, requests;
 	_Atomic uint64_t launches; /* at the time of the call */
+	_Atomic uint64_t registered; /* ns, from the last connect() to its WELCOME */
 };
 __attribute__((visibility("default"))) const struct weft_counters *weft_counters(void);
 
