@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/internal/device"
+	"weft.dev/weft/internal/emugpu"
 	"weft.dev/weft/internal/report"
 )
 
@@ -35,6 +38,9 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 		return asInput(flagError("--duration", c.Duration.String(), "a run of "+c.Duration.String()+" is too short to tell anything",
 			"a figure needs some hundred iterations", "2s, or at least 200ms"), c.JSON)
 	}
+	if c.GPU < 0 || c.Emulate && c.GPU >= emugpu.MaxGPUs {
+		return asInput(flagError("--gpu", strconv.Itoa(c.GPU), fmt.Sprintf("no GPU %d", c.GPU), "GPUs are numbered from 0", "--gpu 0"), c.JSON)
+	}
 	programs, err := libraries()
 	if err != nil {
 		return asInput(err, c.JSON)
@@ -46,6 +52,8 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 	o := bench.Options{Weft: weft, Programs: programs, GPU: c.GPU}
 	if c.Emulate {
 		o.Emulated = c.GPU + 1
+	} else if err := findGPU(c.GPU); err != nil {
+		return asInput(err, c.JSON)
 	}
 	bed, err := bench.Open(ctx, o)
 	if err != nil {
@@ -61,6 +69,18 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return errors.Join(err, writeBench(s, &result, c.Emulate))
+}
+
+// findGPU says what is wrong where there is no GPU of that number to measure on.
+func findGPU(number int) error {
+	machine, err := device.Open("")
+	if err != nil {
+		return flagError("--gpu", strconv.Itoa(number), fmt.Sprintf("no GPU to measure on: %v", err), "", "--emulate measures on an emulated one")
+	}
+	if n := len(machine.GPUs()); number >= n {
+		err = flagError("--gpu", strconv.Itoa(number), fmt.Sprintf("no GPU %d", number), fmt.Sprintf("this machine has %d, numbered from 0", n), "--gpu 0")
+	}
+	return errors.Join(err, machine.Close())
 }
 
 // writeBench writes the table of a result, and returns an error if a limit was exceeded.
