@@ -110,9 +110,9 @@ static void try(int64_t now) {
     bool stale = error == ECONNREFUSED || error == EAGAIN;
     agent.absent = !stale && !agent.session;
     if (agent.absent && error == ENOENT)
-        weft_say("no agent at %s: runs unshared", path);
+        weft_say("no agent at %s: " WEFT_UNSHARED, path);
     else if (agent.absent)
-        weft_say("no agent at %s (%s): runs unshared", path, strerror(error));
+        weft_say("no agent at %s (%s): " WEFT_UNSHARED, path, strerror(error));
     else if (error != EAGAIN)
         say_reconnecting();
     down_again(now);
@@ -172,12 +172,12 @@ void weft_agent_refused(const struct weft_refused *refused, int64_t now) {
     const char *path = weft_wire_path();
     switch (refused->reason) {
     case WEFT_REFUSED_VERSION:
-        weft_say("agent protocol %u, shim %u: restart the job with the agent's libweft.so", refused->version,
-                 WEFT_WIRE_VERSION);
+        weft_say("agent at %s speaks protocol %u, this libweft.so %u: runs unshared; restart the job with the agent's libweft.so",
+                 path, refused->version, WEFT_WIRE_VERSION);
         break;
-    case WEFT_REFUSED_USER: weft_say("agent at %s serves another user: runs unshared", path); break;
-    case WEFT_REFUSED_CLOSED: weft_say("the allocation of %s has ended: runs unshared", path); break;
-    case WEFT_REFUSED_FULL: weft_say("the allocation of %s has too many processes: runs unshared", path); break;
+    case WEFT_REFUSED_USER: weft_say("agent at %s serves another user: " WEFT_UNSHARED, path); break;
+    case WEFT_REFUSED_CLOSED: weft_say("the allocation of %s has ended: " WEFT_UNSHARED, path); break;
+    case WEFT_REFUSED_FULL: weft_say("the allocation of %s has too many processes: runs unshared; end some of them", path); break;
     default: weft_agent_lost(now); return;
     }
     weft_agent_lost(now);

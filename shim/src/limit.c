@@ -40,12 +40,13 @@ uint64_t weft_limit_lower(struct weft_welcome *terms, const char *text) {
         return UINT64_MAX;
     }
     if (bytes < LEAST) {
-        weft_say("limit %.32s: min 256 MiB: WEFT_MEMORY ignored", text);
+        weft_say("WEFT_MEMORY=%.32s: min 256 MiB: ignored", text);
         return UINT64_MAX;
     }
     for (uint32_t i = 0; i < terms->count; i++)
         if (bytes > terms->gpus[i].limit) {
-            weft_say("limit %.32s, GPU %.4g GiB: WEFT_MEMORY may only lower: ignored", text, gib(terms->gpus[i].limit));
+            weft_say("WEFT_MEMORY=%.32s may only lower the job's limit of %.4g GiB: ignored; weft exec --peak asks for more", text,
+                     gib(terms->gpus[i].limit));
             return UINT64_MAX;
         }
     for (uint32_t i = 0; i < terms->count; i++) {

@@ -20,6 +20,9 @@
             weft_write_line(__VA_ARGS__);                                                                              \
     } while (0)
 
+/* What becomes of a process without an agent, and what to do about it. */
+#define WEFT_UNSHARED "runs unshared; weft exec starts it as a job"
+
 bool weft_traces(void);
 void weft_write_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

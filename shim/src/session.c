@@ -18,6 +18,7 @@
 #include "threads.h"
 
 #define HOPE (2 * WEFT_S)    /* that an agent which is being restarted answers the first HELLO */
+#define AGAIN (50 * WEFT_MS) /* the same, where that hope was in vain: a program may call cuInit often */
 #define STACK (256 * 1024)   /* bytes, of the thread */
 #define ROUND 64             /* messages handled before deadlines are looked at again */
 
@@ -30,6 +31,7 @@ static struct {
     uint64_t lowered;
     _Atomic uint32_t gpus;
     _Atomic int kick; /* an eventfd; 0 before there is a thread */
+    bool hoped;       /* for HOPE, in vain */
     bool orphan;      /* forked by a process that had a context: the driver will refuse this one */
 } session = {.beginning = PTHREAD_MUTEX_INITIALIZER};
 
@@ -170,13 +172,14 @@ void weft_session_wait(_Atomic uint32_t *done) {
 static void begin(void) {
     weft_fork_watch();
     start_to_serve();
-    int64_t until = weft_now() + HOPE;
+    int64_t until = weft_now() + (session.hoped ? AGAIN : HOPE);
     weft_agent_reset();
     while (!session.known && weft_agent_hopes() && weft_now() < until)
         serve(until);
     if (!session.known) {
-        if (weft_agent_hopes())
-            weft_say("no agent at %s: runs unshared", weft_wire_path());
+        session.hoped = weft_agent_hopes();
+        if (session.hoped)
+            weft_say("no agent at %s: " WEFT_UNSHARED, weft_wire_path());
         weft_agent_reset();
     }
     stop_to_serve();

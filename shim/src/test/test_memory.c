@@ -264,7 +264,7 @@ static void lowered(void) {
         {"1.5GiB", 3ull << 29, NULL},
         {"8GiB", 8ull << 30, NULL},
         {"0MiB", 8ull << 30, "min 256 MiB"},
-        {"40GiB", 8ull << 30, "weft: limit 40GiB, GPU 8 GiB: WEFT_MEMORY may only lower: ignored\n"},
+        {"40GiB", 8ull << 30, "weft: WEFT_MEMORY=40GiB may only lower the job's limit of 8 GiB: ignored; weft exec --peak asks for more\n"},
         {"4", 8ull << 30, "is not a size"},
         {"-1GiB", 8ull << 30, "is not a size"},
         {"4GB", 8ull << 30, "is not a size"},
@@ -292,7 +292,7 @@ static void lowered_says(void) {
     struct weft_welcome w = {.count = 1, .gpus[0].limit = (22ull << 30) + (1ull << 29)};
     catch_stderr();
     weft_limit_lower(&w, "40GiB");
-    SAID("weft: limit 40GiB, GPU 22.5 GiB: WEFT_MEMORY may only lower: ignored\n");
+    SAID("weft: WEFT_MEMORY=40GiB may only lower the job's limit of 22.5 GiB: ignored; weft exec --peak asks for more\n");
     weft_limit_lower(&w, "0MiB");
     SAID("min 256 MiB");
 }

@@ -21,7 +21,7 @@ static void no_socket(void) {
         CHECK(!weft_session_begin(), "terms from nowhere");
     weft_context_made(0);
     launch((void *)10);
-    SAID("weft: no agent at /tmp/weft-test-none/agent.sock: runs unshared\n");
+    SAID("weft: no agent at /tmp/weft-test-none/agent.sock: runs unshared; weft exec starts it as a job\n");
     CHECK(!strchr(strchr(stderr_text(), '\n') + 1, '\n'), "said twice");
     CHECK(threads() == 0 && descriptors() == before, "%d threads, %d descriptors", threads(), descriptors());
     uint64_t handle = 1, total, used;
@@ -66,7 +66,7 @@ static void stale_for_ever(void) {
     int64_t took = weft_now() - before;
     CHECK(took < 3 * WEFT_S, "%ld ms", (long)(took / WEFT_MS));
     SAID("does not answer: reconnecting\n");
-    SAID(": runs unshared\n");
+    SAID(": runs unshared; weft exec starts it as a job\n");
 }
 
 static void *silent(void *unused) {
@@ -112,11 +112,11 @@ static void refused(uint32_t reason, uint32_t version, const char *text) {
 }
 
 static void refused_version(void) {
-    refused(WEFT_REFUSED_VERSION, 3, "weft: agent protocol 3, shim 1: restart the job with the agent's libweft.so\n");
+    refused(WEFT_REFUSED_VERSION, 3, "speaks protocol 3, this libweft.so 1: runs unshared; restart the job with the agent's libweft.so\n");
 }
-static void refused_user(void) { refused(WEFT_REFUSED_USER, 1, "serves another user: runs unshared\n"); }
-static void refused_full(void) { refused(WEFT_REFUSED_FULL, 1, "too many processes: runs unshared\n"); }
-static void refused_closed(void) { refused(WEFT_REFUSED_CLOSED, 1, "has ended: runs unshared\n"); }
+static void refused_user(void) { refused(WEFT_REFUSED_USER, 1, "serves another user: runs unshared; weft exec starts it as a job\n"); }
+static void refused_full(void) { refused(WEFT_REFUSED_FULL, 1, "too many processes: runs unshared; end some of them\n"); }
+static void refused_closed(void) { refused(WEFT_REFUSED_CLOSED, 1, "has ended: runs unshared; weft exec starts it as a job\n"); }
 
 /* The application's signals are handled in its own threads. */
 static void signals(void) {
