@@ -9,13 +9,13 @@ import (
 // A job that finds its tokens where it left them loses nothing by having lent them. So a higher job is granted them ahead,
 // before it asks, as soon as what is left of its gap is likely to be of no use to those below.
 
-// forget is the share by which a lower job's drain is believed to be shorter after each gap that was not lent for it: one
+// forget is the share by which a lower job's drain is believed to be shorter after each gap that it did not get for it: one
 // that was slow once is tried again, in time.
 const forget = 64
 
 // handBack grants tokens ahead to a job in whose gap a lower one has no more room. Of several, the one that is predicted to
-// return first has them. It says whether any was.
-func (a *Arbiter) handBack(lower *job) bool {
+// return first has them.
+func (a *Arbiter) handBack(lower *job) {
 	var first *job
 	back := unit.Never
 	a.higher(lower, func(k *job) {
@@ -27,17 +27,22 @@ func (a *Arbiter) handBack(lower *job) bool {
 		}
 	})
 	if first == nil {
-		return false
+		return
 	}
 	r := &first.rest
 	if r.asked && !r.lent {
 		r.vain = true
-		lower.late -= lower.late / forget
 	}
 	r.asked, r.lent, r.delayed = false, false, false
 	first.ahead, first.returned = true, unit.Never
 	a.give(first, unit.Never, false)
-	return true
+}
+
+// lent says whether a gap of a job above was lent already.
+func (a *Arbiter) lent(lower *job) bool {
+	lent := false
+	a.higher(lower, func(k *job) { lent = lent || k.state == resting && k.rest.lent })
+	return lent
 }
 
 // returns says whether a job is likely to return from its gap before that is worth lending: of the gaps remembered that lasted

@@ -65,6 +65,7 @@ type Arbiter struct {
 	sessions map[SessionID]*session
 	gpus     []gpu
 	waiting  []*job // in order of right
+	short    []*job // that wait, and for which gaps were too short in this walk
 	count    [classes]int
 	out      []Decision
 }
@@ -75,6 +76,7 @@ type gpu struct {
 	on     []*job                 // that use it, in order of joining
 	clock  [classes]time.Duration // virtual time of each class: that of the last job served
 	claim  unit.Time              // from when a waiter with more right needs it; set by each walk
+	room   unit.Time              // when what is left of a gap is over, for those that use this GPU alone; the same
 	done   bool                   // nothing more to decide about it in this walk
 	owed   float64                // to the besteffort class, of its minimum; ns, as shares of short times would round to 0
 }

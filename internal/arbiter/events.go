@@ -31,9 +31,6 @@ func (a *Arbiter) Released(now unit.Time, id SessionID, r Release) []Decision {
 	s.epoch = 0
 	j := s.job
 	j.usage.Used += min(max(0, r.Used), a.now.Sub(j.start))
-	if r.Overrun > 0 && !j.wide {
-		j.late = max(j.late, min(r.Overrun, a.o.MaxDrain))
-	}
 	if r.Launched {
 		j.returned = min(j.returned, j.start.Add(min(max(0, r.Rested), a.now.Sub(j.start))))
 	}

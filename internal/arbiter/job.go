@@ -49,6 +49,8 @@ type job struct {
 	yielding bool          // was told to yield
 	yielded  unit.Time     // when
 	late     time.Duration // mean time from drop or deadline to release
+	later    time.Duration // the last one of these times
+	slow     bool          // it would have got the gap that was looked at last if it drained at once
 	window   time.Duration
 	given    time.Duration // window that its sessions were last told
 	wide     bool          // it was granted without a window: how long it drains says nothing of the next time
@@ -73,9 +75,10 @@ func newJob(s Session, number uint64, now unit.Time) *job {
 	}
 }
 
-// before orders waiting jobs by right: class, virtual time, joining.
+// before orders waiting jobs by right: class, virtual time, who held last, joining. Those that are lead above a peer that cannot
+// run have one virtual time.
 func before(a, b *job) int {
-	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.joined, b.joined))
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.start, b.start), cmp.Compare(a.joined, b.joined))
 }
 
 func (j *job) holds() bool { return j.state == holding || j.state == draining }
@@ -124,5 +127,14 @@ func (a *Arbiter) regroup(j *job) {
 	}
 }
 
-// measure files how late a release was.
-func (j *job) measure(late time.Duration) { j.late += (late - j.late) / smoothing }
+// measure files how late a release was. One that was much later than usual is chance; the second in a row counts, at once and in
+// full.
+func (j *job) measure(late time.Duration) {
+	least := min(late, j.later)
+	j.later = late
+	if least > j.late+j.given {
+		j.late = least
+	} else {
+		j.late += (min(late, max(2*j.late, firstWindow)) - j.late) / smoothing
+	}
+}

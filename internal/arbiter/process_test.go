@@ -129,14 +129,18 @@ func (p *process) shut(g *gate) {
 	}
 	g.open = false
 	p.turn++
-	epoch := g.epoch
+	epoch, told := g.epoch, p.m.now
+	if p.stuck != nil {
+		p.m.occupy(p, p.end, max(p.end, p.m.now).Add(1))
+		p.end = max(p.end, p.m.now).Add(p.stuck())
+	}
 	p.m.at(p.end, func() {
 		if p.quit || g.epoch != epoch {
 			return
 		}
 		g.epoch = 0
 		used := p.used - g.from
-		r := Release{Epoch: epoch, Used: used, Launched: g.first < unit.Never}
+		r := Release{Epoch: epoch, Used: used, Overrun: max(0, p.m.now.Sub(told)-g.window), Launched: g.first < unit.Never}
 		if g.ahead && r.Launched {
 			r.Rested = g.first.Sub(g.granted)
 		}

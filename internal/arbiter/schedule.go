@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"slices"
 	"time"
 
 	"weft.dev/weft/internal/unit"
@@ -12,7 +13,8 @@ import (
 // from a gap, comes before a useful slice is over; the slice then ends in time for it. As claims are made in one total
 // order and held by nobody, gangs cannot deadlock, and the first always comes to run.
 //
-// O(waiting jobs x their GPUs); where every GPU is settled by the first of them, the rest are not looked at.
+// O(waiting jobs x their GPUs); where every GPU is settled by the first of them, the rest are not looked at. Each job has its
+// own need of a gap, as it drains in its own time: where that decides, all are looked at.
 func (a *Arbiter) decide() []Decision {
 	a.wake = unit.Never
 	if a.now < a.settled {
@@ -22,11 +24,12 @@ func (a *Arbiter) decide() []Decision {
 	a.expire()
 	unsettled := len(a.gpus)
 	for g := range a.gpus {
-		a.gpus[g].claim, a.gpus[g].done = unit.Never, false
+		a.gpus[g].claim, a.gpus[g].room, a.gpus[g].done = unit.Never, unit.Never, false
 	}
 	if a.o.Minimum > 0 {
 		a.payMinimum()
 	}
+	a.short = a.short[:0]
 	for i := 0; i < len(a.waiting) && unsettled > 0; {
 		j := a.waiting[i]
 		if !a.consider(j) {
@@ -34,7 +37,23 @@ func (a *Arbiter) decide() []Decision {
 		}
 		unsettled -= a.settle(j)
 	}
+	a.passOver()
 	return a.out
+}
+
+// passOver sees to the jobs for which a gap was too short: tokens that no other could use go back to whose they were.
+func (a *Arbiter) passOver() {
+	for _, j := range a.short {
+		a.handBack(j)
+		held := func(g int) bool { return a.gpus[g].holder != nil }
+		if !slices.ContainsFunc(j.gpus, held) {
+			continue
+		}
+		if j.slow {
+			j.late -= j.late / forget
+		}
+		a.displace(j)
+	}
 }
 
 // settle counts the GPUs of a job about which nothing more is to be decided: a waiter has spoken for them, and they
@@ -43,7 +62,7 @@ func (a *Arbiter) settle(j *job) int {
 	n := 0
 	for _, g := range j.gpus {
 		t := &a.gpus[g]
-		if !t.done && j.state == waiting && (t.holder != nil || t.claim.Sub(a.now) < a.o.useful()) {
+		if !t.done && j.state == waiting && (t.holder != nil && !t.holder.ahead || min(t.claim, t.room).Sub(a.now) < a.o.useful()) {
 			t.done = true
 			n++
 		}
@@ -70,12 +89,11 @@ func (a *Arbiter) consider(j *job) bool {
 		a.grant(j, unit.Never, false)
 		return true
 	}
-	if limit.Sub(a.now) < a.o.useful()+j.late {
-		if a.handBack(j) {
-			return a.consider(j) // now it has somebody to displace
-		}
+	if room := limit.Sub(a.now); room < a.o.useful()+j.late {
+		j.slow = room >= a.o.useful() && !a.lent(j)
+		a.short = append(a.short, j)
 		if len(j.gpus) == 1 { // the others that wait for this GPU alone have no more room
-			a.gpus[j.gpus[0]].claim = limit
+			a.gpus[j.gpus[0]].room = limit
 		}
 		return false
 	}
@@ -84,7 +102,7 @@ func (a *Arbiter) consider(j *job) bool {
 }
 
 // displace asks the holders of a waiting job's GPUs for them, and returns when they will be free: unit.Never where a
-// higher class holds one. Holders of lower classes are left alone while others hold the job up anyway.
+// higher class holds one. Holders of lower classes are left alone while others, or too little of a gap, hold the job up anyway.
 func (a *Arbiter) displace(j *job) unit.Time {
 	ready := a.now
 	for _, g := range j.gpus {
@@ -94,7 +112,7 @@ func (a *Arbiter) displace(j *job) unit.Time {
 	}
 	for _, g := range j.gpus {
 		h := a.gpus[g].holder
-		if h == nil || h.class <= j.class || h.floor {
+		if h == nil || h.class <= j.class || h.floor || a.room(j).Sub(a.now) < a.o.useful()+j.late {
 			continue
 		}
 		if wait := ready.Sub(a.now); wait > h.late {

@@ -18,6 +18,7 @@ type process struct {
 	kernel   time.Duration
 	kernels  int // of an iteration
 	gap      func() time.Duration
+	stuck    func() time.Duration // how much longer than its kernels a release takes; nil for not
 
 	left   int       // kernels of this iteration to be launched
 	end    unit.Time // of what is launched
