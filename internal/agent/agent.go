@@ -97,7 +97,8 @@ type gpu struct {
 	ledger  *ledger.Ledger
 	waits   map[ledger.Request]*wait
 	crowded bool   // somebody waits for the pool
-	xid     uint64 // of the last critical error
+	xid     uint64 // of the last critical error; 0 once the GPU is well again
+	broke   unit.Time
 	busy    float64
 	blind   string             // why its processes cannot be listed
 	foreign map[int]unit.Bytes // processes of nobody

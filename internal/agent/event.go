@@ -26,6 +26,7 @@ const (
 	EventEscaped    = "escaped"     // a process of a job uses a GPU without weft's library
 	EventForeign    = "foreign"     // a process of nobody uses a GPU
 	EventUnhealthy  = "unhealthy"   // the driver reported a critical error
+	EventRecovered  = "recovered"   // it computes, or answers, again
 	EventOverLimit  = "over_limit"  // more memory is in use than the job may have
 	EventOverdue    = "overdue"     // others wait for memory that a job holds for long
 	EventStuck      = "stuck"       // jobs that wait for each other's memory
@@ -76,7 +77,7 @@ func write(log *slog.Logger, events <-chan Event) {
 		switch e.Type {
 		case EventUnhealthy, EventState:
 			log.Error(e.Text, args...)
-		case EventAllocated, EventReleased, EventRestored, EventCooperates:
+		case EventAllocated, EventReleased, EventRestored, EventCooperates, EventRecovered:
 			log.Info(e.Text, args...)
 		default:
 			log.Warn(e.Text, args...)

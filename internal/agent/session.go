@@ -20,6 +20,7 @@ type session struct {
 	peer     peer
 	started  uint64 // of its process, as /proc says, to tell it from a later one of its number
 	observer bool
+	born     unit.Time
 	away     unit.Time // since when
 	heard    unit.Time // when it last said something
 	pinged   unit.Time // when it was asked whether it is there; 0 when it is not being asked
@@ -44,7 +45,7 @@ func (c *conn) greet(m wire.Message) {
 	resumed := s != nil
 	if s == nil {
 		c.a.ids.session++
-		s = &session{a: c.a, alloc: c.alloc, number: c.a.ids.session, peer: nobody, pieces: map[uint64]piece{}, started: startOf(c.peer.pid)}
+		s = &session{a: c.a, alloc: c.alloc, number: c.a.ids.session, peer: nobody, pieces: map[uint64]piece{}, started: startOf(c.peer.pid), born: c.since}
 		c.a.sessions[s.number] = s
 		c.alloc.sessions[s.number] = s
 	}

@@ -19,6 +19,7 @@ type token struct {
 	wants   bool   // asked since it was last granted
 	hung    bool   // was overrun, and has said nothing about tokens since: unknown to the arbiter
 	lost    []int  // GPUs whose token was taken from it, and on which it may still compute
+	ahead   bool   // was granted without having asked
 	moving  bool   // was told to drop since it uses other GPUs now
 
 	asked, granted, dropped unit.Time // 0 for not
@@ -114,6 +115,9 @@ func (s *session) request() {
 func (s *session) released(m *wire.Released) {
 	s.alloc.tally.launches += m.Launches
 	s.a.granted.launches += m.Launches
+	if m.Launches > 0 {
+		s.computed()
+	}
 	if m.Epoch == 0 || m.Epoch != s.token.epoch {
 		s.clear()
 		if s.token.hung {
@@ -144,6 +148,9 @@ func (s *session) released(m *wire.Released) {
 // idle says that the process holds a token and has had nothing outstanding for the grace.
 func (s *session) idle(epoch uint64) {
 	if epoch != 0 && epoch == s.token.epoch {
+		if !s.token.ahead {
+			s.computed() // what it had asked for
+		}
 		s.a.act(s.a.arb.Idle(s.a.clock.now(), s.id()))
 	}
 }
@@ -167,7 +174,7 @@ func (s *session) tell(d arbiter.Decision) {
 	switch d.Kind {
 	case arbiter.Grant:
 		s.hold(d.Epoch)
-		s.token.ends = d.Deadline
+		s.token.ends, s.token.ahead = d.Deadline, d.Ahead
 		if s.token.wants {
 			s.alloc.tally.wait.add(now.Sub(s.token.asked))
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os/user"
+	"slices"
 	"strconv"
 	"time"
 
@@ -105,6 +106,9 @@ func (a *Agent) see(all []sightings) {
 			}
 			g.blind = s.err.Error()
 			continue
+		}
+		if g.blind != "" {
+			a.recovered(g, "the driver answers again")
 		}
 		g.blind, g.busy = "", s.busy
 		a.seeGPU(g, s.list)
@@ -262,11 +266,35 @@ func (a *Agent) watchFaults(ctx context.Context) {
 			case <-time.After(a.o.Poll): // it may be the driver that is in trouble: it is asked again
 			}
 		case found && fault.GPU < len(a.gpus):
-			a.do(func() {
-				g := a.gpus[fault.GPU]
-				g.xid = fault.XID
-				a.note(Event{Type: EventUnhealthy, GPU: &g.number, Text: fmt.Sprintf("the driver reports XID %d", fault.XID)})
-			})
+			a.do(func() { a.fail(a.gpus[fault.GPU], fault.XID) })
+		}
+	}
+}
+
+// programXIDs come from programs: they end those, and the GPU is well.
+var programXIDs = []uint64{13, 31, 43, 45, 68, 109}
+
+// fail books a critical error.
+func (a *Agent) fail(g *gpu, xid uint64) {
+	if slices.Contains(programXIDs, xid) {
+		a.note(Event{Type: EventUnhealthy, GPU: &g.number, Text: fmt.Sprintf("the driver reports XID %d, which programs cause: the GPU is well", xid)})
+		return
+	}
+	g.xid, g.broke = xid, a.clock.now()
+	a.note(Event{Type: EventUnhealthy, GPU: &g.number, Text: fmt.Sprintf("the driver reports XID %d: drain the GPU and reset it", xid)})
+}
+
+// recovered books that a GPU is well again.
+func (a *Agent) recovered(g *gpu, why string) {
+	g.xid = 0
+	a.note(Event{Type: EventRecovered, GPU: &g.number, Text: why})
+}
+
+// computed books that work of a session is done. Of one that began after its GPU broke, it shows that the GPU is well.
+func (s *session) computed() {
+	for _, g := range s.token.gpus {
+		if g := s.a.gpus[g]; g.xid != 0 && s.born > g.broke {
+			s.a.recovered(g, fmt.Sprintf("a program that began after XID %d computes", g.xid))
 		}
 	}
 }

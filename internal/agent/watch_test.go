@@ -105,6 +105,33 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestFaultsEnd has GPUs that broke: one that computes for a program which began later is well, and what programs cause says
+// nothing about the GPU.
+func TestFaultsEnd(t *testing.T) {
+	machine := newBox(2, unit.GiB)
+	r := start(t, Options{Machine: machine})
+	job := r.job(Spec{Reserved: unit.GiB / 4})
+	early := hello(t, job.Socket, wire.Hello{GPUs: 1})
+	machine.mu.Lock()
+	machine.faults = []device.Fault{{GPU: 1, XID: 31}, {GPU: 0, XID: 48}}
+	machine.mu.Unlock()
+	eventually(t, "it is said", func() bool { return len(r.events(EventUnhealthy)) == 2 })
+	if g := r.stats().GPUs; g[0].XID == nil || g[1].XID != nil {
+		t.Errorf("%+v", g)
+	}
+	for _, c := range []struct {
+		p    *process
+		well bool
+	}{{early, false}, {hello(t, job.Socket, wire.Hello{GPUs: 1}), true}} {
+		c.p.send(&wire.Released{Epoch: c.p.request().Epoch, Launches: 1})
+		c.p.send(&wire.View{})
+		expect[*wire.Memory](c.p)
+		if g := r.stats().GPUs[0]; (g.XID == nil) != c.well || len(r.events(EventRecovered)) > 0 != c.well {
+			t.Errorf("%v after a program that began after it: %v", g.XID, c.well)
+		}
+	}
+}
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func atoi(s string) int {

@@ -133,8 +133,8 @@ func TestComplaintFalseOutOfMemory(t *testing.T) {
 
 var code = regexp.MustCompile(`(?m)^(\S+) (\d+)$`)
 
-// TestComplaintWrongCode passes NULL and absurd sizes to every function that gives memory: the codes are the driver's own, and
-// the books are as before.
+// TestComplaintWrongCode passes NULL and absurd sizes to every function that gives memory: the codes are the driver's own, but
+// for 2 where what is refused is beyond the limit, too; and the books are as before.
 func TestComplaintWrongCode(t *testing.T) {
 	b := bed(t, 1)
 	careless := program(t, "careless")
@@ -150,7 +150,12 @@ func TestComplaintWrongCode(t *testing.T) {
 	}
 	answers := code.FindAllStringSubmatch(under.Out.String(), -1)
 	for _, m := range answers {
-		if want := drivers[m[1]]; m[2] != want {
+		want := drivers[m[1]]
+		switch {
+		case m[2] == want:
+		case m[2] == "2" && want == "1":
+			t.Logf("%s is beyond the limit, and the driver has code %s", m[1], want)
+		default:
 			t.Errorf("%s answers %s, the driver %s", m[1], m[2], want)
 		}
 	}
