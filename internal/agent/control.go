@@ -101,8 +101,10 @@ func (c *control) serve(ctx context.Context) {
 		}
 		go func() {
 			defer c.leave(conn)
-			if allowed(conn) {
+			if user, ok := allowed(conn); ok {
 				c.talk(ctx, conn)
+			} else {
+				turnAway(conn, user)
 			}
 		}()
 	}
@@ -138,18 +140,33 @@ func (c *control) close() {
 	c.conns = nil
 }
 
-// allowed says whether root or the agent's user is behind a connection, whatever the file's mode.
-func allowed(conn *net.UnixConn) bool {
+// allowed says which user is behind a connection, and whether that is root or the agent's own, whatever the file's mode.
+func allowed(conn *net.UnixConn) (user int, ok bool) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return false
+		return nobody.uid, false
 	}
-	ok := false
+	user = nobody.uid
 	err = raw.Control(func(fd uintptr) {
 		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		ok = err == nil && (cred.Uid == 0 || int(cred.Uid) == os.Geteuid())
+		if err == nil {
+			user, ok = int(cred.Uid), cred.Uid == 0 || int(cred.Uid) == os.Geteuid()
+		}
 	})
-	return ok && err == nil
+	return user, ok && err == nil
+}
+
+// turnAway answers the question of a user who may not ask, if it comes at once.
+func turnAway(conn *net.UnixConn, user int) {
+	if conn.SetDeadline(time.Now().Add(time.Second)) != nil {
+		return
+	}
+	var line [longestLine]byte
+	if _, err := conn.Read(line[:]); err != nil { // a connection that closes on what was not read is reset
+		return
+	}
+	_ = json.NewEncoder(conn).Encode(Response{Error: &RefusalError{Code: "user", Message: fmt.Sprintf("user %d may not ask this agent", user),
+		Why: "it answers root and its own user", Fix: "sudo, or an agent of one's own with --dir"}}) // it may be gone
 }
 
 // talk answers the lines of one connection.

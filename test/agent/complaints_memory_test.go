@@ -163,7 +163,7 @@ func TestComplaintWrongCode(t *testing.T) {
 		t.Errorf("%d calls were answered, %d without weft", len(answers), len(drivers))
 	}
 	used := regexp.MustCompile(`used (\d+) (\d+)\n`).FindStringSubmatch(under.Out.String())
-	if used == nil || used[1] != used[2] {
+	if len(used) != 3 || used[1] != used[2] {
 		t.Errorf("what is in use changed: %v", used)
 	}
 	within(t, "stdout", &under.Out, "then 0 67108864 0 0\n", 1)

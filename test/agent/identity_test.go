@@ -85,7 +85,7 @@ func TestOtherUsers(t *testing.T) {
 	allow(t, 0o666, theirs.Socket, control)
 	speak(owner, "")
 	speak(stranger, "weft: agent at "+theirs.Socket+" serves another user: runs unshared; weft exec starts it as a job\n")
-	ask("agent")
+	ask("user 4713 may not ask this agent")
 	if !strings.Contains(events(t, b), "user 4713 connects to the socket of user 4711") {
 		t.Error(events(t, b))
 	}
