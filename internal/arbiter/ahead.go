@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"slices"
 	"time"
 
 	"weft.dev/weft/internal/unit"
@@ -29,13 +30,38 @@ func (a *Arbiter) handBack(lower *job) {
 	if first == nil {
 		return
 	}
-	r := &first.rest
-	if r.asked && !r.lent {
-		r.vain = true
+	first.rest.vain = first.rest.vain || first.rest.asked && !first.rest.lent
+	a.giveAhead(first)
+}
+
+func (a *Arbiter) giveAhead(k *job) {
+	k.rest.asked, k.rest.lent, k.rest.delayed = false, false, false
+	k.ahead, k.returned = true, unit.Never
+	a.give(k, unit.Never, false)
+}
+
+// sendHome grants tokens ahead that were lent, or asked for to be, and that nobody wants any more, shortly before the gap is
+// predicted to end.
+func (a *Arbiter) sendHome() {
+	waits := func(k *job) bool { return k.state == waiting }
+	for g := range a.gpus {
+		t := &a.gpus[g]
+		if t.holder != nil || slices.ContainsFunc(t.on, waits) {
+			continue
+		}
+		for _, k := range t.on {
+			elapsed := a.now.Sub(k.rest.since)
+			if k.state != resting || !k.rest.open || !k.rest.lent && !k.rest.asked || k.rest.late || k.rest.gaps.beyond(elapsed) == 0 || !a.free(k) {
+				continue
+			}
+			if at := k.rest.since.Add(k.rest.length(elapsed) - 2*a.o.Handover); at > a.now {
+				a.look(at)
+			} else if len(k.sessions) > 0 {
+				a.giveAhead(k)
+				break
+			}
+		}
 	}
-	r.asked, r.lent, r.delayed = false, false, false
-	first.ahead, first.returned = true, unit.Never
-	a.give(first, unit.Never, false)
 }
 
 // lent says whether a gap of a job above was lent already.
@@ -90,9 +116,7 @@ func (a *Arbiter) resumed(j *job) bool {
 	}
 	gap := j.returned.Sub(j.rest.since)
 	j.rest.gaps.add(gap)
-	if j.rest.vain && gap < a.o.Grace+a.o.useful() {
-		j.rest.probe = a.now.Add(probe)
-	}
+	a.judge(&j.rest, gap, j.rest.vain)
 	j.rest.vain = false
 	return true
 }

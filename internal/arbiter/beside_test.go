@@ -77,3 +77,13 @@ func TestSlowDrainOfOne(t *testing.T) {
 		}
 	}
 }
+
+// TestGapsOfBoth: a lower job that pauses, too, costs the higher one no more than one that does not: tokens are back before the
+// gap ends also where nobody waits for them.
+func TestGapsOfBoth(t *testing.T) {
+	loss, got := several(t, 4*time.Second, &process{class: BestEffort, gap: every(4 * time.Millisecond)})
+	t.Logf("the high job loses %.2f %%, the other gets %.3f", 100*loss, got)
+	if loss > 0.0105 || got[0] < 0.2 {
+		t.Errorf("the high job loses %.2f %%, the other gets %.3f, want 0.2", 100*loss, got)
+	}
+}

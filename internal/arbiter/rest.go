@@ -50,8 +50,14 @@ func (a *Arbiter) resume(j *job) {
 	if !r.open || r.late {
 		return
 	}
-	r.gaps.add(a.now.Sub(r.since))
-	if r.asked && !r.lent {
+	gap := a.now.Sub(r.since)
+	r.gaps.add(gap)
+	a.judge(r, gap, r.asked && !r.lent)
+}
+
+// judge puts off the next try where a job yielded in vain, and its gap was too short for anybody.
+func (a *Arbiter) judge(r *rest, gap time.Duration, vain bool) {
+	if vain && gap < a.o.Grace+a.o.useful() {
 		r.probe = a.now.Add(probe)
 	}
 }

@@ -38,6 +38,7 @@ func (a *Arbiter) decide() []Decision {
 		unsettled -= a.settle(j)
 	}
 	a.passOver()
+	a.sendHome()
 	return a.out
 }
 
