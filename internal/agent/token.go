@@ -97,11 +97,12 @@ func (s *session) leave() {
 
 // request says that the process wants to launch.
 func (s *session) request() {
-	if s.token.epoch > 0 {
-		return // a grant is on its way
+	now := s.a.clock.now()
+	if s.token.epoch > 0 { // a grant is on its way
+		s.a.act(s.a.arb.Request(now, s.id()))
+		return
 	}
 	s.supervise()
-	now := s.a.clock.now()
 	if !s.token.wants {
 		s.token.asked = now
 		s.want(true)
