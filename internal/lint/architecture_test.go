@@ -41,7 +41,7 @@ var architecture = []row{
 	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                   // when work on GPUs ends
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
-	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}}, // real programs under a real agent on emulated GPUs
+	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},           // real programs under a real agent on emulated GPUs
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
 	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/sys"}},
 }
