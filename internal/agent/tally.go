@@ -141,7 +141,7 @@ type Stats struct {
 
 // describe collects what is known of an allocation.
 func (al *allocation) describe(now unit.Time) Job {
-	t, usage := &al.tally, al.a.arb.Usage(al.job())
+	t, usage := &al.tally, al.a.arb.Usage(now, al.job())
 	j := Job{
 		ID: al.id, Name: al.spec.Name, Class: al.spec.Class, Weight: al.spec.Weight, UID: al.spec.UID, Cooperates: al.spec.Cooperates,
 		Socket: al.socket(), Age: now.Sub(al.born).Seconds(), Held: usage.Held.Seconds(), Used: usage.Used.Seconds(), Lost: usage.Lost.Seconds(), Launches: t.launches,

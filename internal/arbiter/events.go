@@ -68,10 +68,15 @@ func (a *Arbiter) Hung(now unit.Time, id SessionID) []Decision {
 	return a.decide()
 }
 
-// Usage is what a job had until now; zero for one that is unknown or forgotten.
-func (a *Arbiter) Usage(id JobID) Usage {
-	if j := a.jobs[id]; j != nil {
-		return j.usage
+// Usage is what a job had until now; zero for one that is unknown or forgotten. Asking changes nothing.
+func (a *Arbiter) Usage(now unit.Time, id JobID) Usage {
+	j := a.jobs[id]
+	if j == nil {
+		return Usage{}
 	}
-	return Usage{}
+	u := j.usage
+	if len(j.held) > 0 && a.gpus[j.held[0]].holder == j {
+		u.Held += max(0, now.Sub(a.now)) // a job alone may hold for hours, and nothing happens
+	}
+	return u
 }

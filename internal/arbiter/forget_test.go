@@ -47,7 +47,7 @@ func TestRejoiningGainsNothing(t *testing.T) {
 			t.Fatalf("nobody holds the token at %v", now)
 		}
 	}
-	one, two := a.Usage(JobID('b')).Held, a.Usage(JobID('c')).Held
+	one, two := a.Usage(a.now, JobID('b')).Held, a.Usage(a.now, JobID('c')).Held
 	if share := float64(one) / float64(one+two); share < 0.49 || share > 0.51 {
 		t.Errorf("the job that leaves and joins had %.1f %%, of 50", 100*share)
 	}
@@ -66,7 +66,7 @@ func TestForget(t *testing.T) {
 	if len(ds) != 1 || ds[0].Kind != Grant || ds[0].Session != 2 {
 		t.Fatalf("%+v", ds)
 	}
-	if u := a.Usage(JobID('b')); u != (Usage{}) {
+	if u := a.Usage(a.now, JobID('b')); u != (Usage{}) {
 		t.Errorf("a forgotten job had %+v", u)
 	}
 	if _, err := a.Join(2, Session{ID: 1, Job: JobID('b'), Class: BestEffort, Weight: 3, GPUs: []int{0}}); err != nil {

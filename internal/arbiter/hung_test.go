@@ -36,7 +36,7 @@ func TestHung(t *testing.T) {
 	if len(ds) != 1 || ds[0].Kind != Grant || ds[0].Session != 3 {
 		t.Fatalf("%+v", ds)
 	}
-	if u := a.Usage("gang"); u.Overruns != 1 {
+	if u := a.Usage(a.now, "gang"); u.Overruns != 1 {
 		t.Errorf("%+v", u)
 	}
 	if ds := a.Released(4, 1, Release{Epoch: epoch}); len(ds) != 0 {

@@ -69,7 +69,7 @@ func TestHolderHangs(t *testing.T) {
 			t.Errorf("job %d does not run 100 ms after the holder stopped", i)
 		}
 	}
-	if !slices.Equal(m.overrun, []SessionID{1}) || m.a.Usage("hung").Overruns != 1 {
+	if !slices.Equal(m.overrun, []SessionID{1}) || m.a.Usage(m.a.now, "hung").Overruns != 1 {
 		t.Errorf("overruns of %v, want one of session 1", m.overrun)
 	}
 	late := m.a.Released(m.now, 1, Release{Epoch: 1, Used: time.Second, Overrun: time.Second, Launched: true})
