@@ -70,11 +70,12 @@ type Agent struct {
 		grants, overruns, launches uint64
 		window                     time.Duration // of the last grant
 	}
-	holders map[*session]struct{}
-	wanting int       // sessions that wait for a token
-	felt    unit.Time // when holders were last looked at
-	started time.Time
-	group   string // the agent's own control group
+	registration histogram // from the acceptance of a connection to WELCOME
+	holders      map[*session]struct{}
+	wanting      int       // sessions that wait for a token
+	felt         unit.Time // when holders were last looked at
+	started      time.Time
+	group        string // the agent's own control group
 
 	work    []func()  // to be done after the event at hand
 	paused  []*conn   // until their allocation may say more
@@ -203,7 +204,7 @@ func (a *Agent) release() {
 func (a *Agent) react() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	exactTimers()
+	urgent()
 	defer close(a.gone)
 	defer close(a.logged)
 	defer close(a.state.wake)

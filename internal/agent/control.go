@@ -282,7 +282,7 @@ func (a *Agent) stats() Stats {
 	s := Stats{Schema: 1, Uptime: time.Since(a.started).Seconds(), PID: os.Getpid(), Handover: milliseconds(a.handover.cost), Events: a.events.next,
 		Sessions: len(a.sessions), Grants: a.granted.grants, Overruns: a.granted.overruns, Launches: a.granted.launches,
 		Window: milliseconds(a.granted.window), MessagesIn: a.messages.in, MessagesOut: a.messages.out, TokenMessages: a.messages.token,
-		MemoryMessages: a.messages.memory, Jobs: []Job{}}
+		MemoryMessages: a.messages.memory, Registration: quantiles(&a.registration), Jobs: []Job{}}
 	for _, id := range slices.Sorted(maps.Keys(a.allocs)) {
 		j := a.allocs[id].describe(now)
 		s.Jobs = append(s.Jobs, j)

@@ -62,6 +62,7 @@ func (c *conn) greet(m wire.Message) {
 	c.a.enter(s)
 	decisions, held := s.join(epoch)
 	s.say(s.welcome(held))
+	s.a.registration.add(s.a.clock.now().Sub(c.since))
 	c.a.act(decisions)
 	c.a.back(s)
 	c.alloc.tellWanted(s)

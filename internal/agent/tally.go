@@ -125,15 +125,16 @@ type Stats struct {
 	Sessions int     `json:"sessions"` // now
 
 	// Of all jobs, also of those that ended.
-	Grants         uint64   `json:"grants"`
-	Overruns       uint64   `json:"overruns"`
-	Launches       uint64   `json:"launches"`  // that processes told of when they released
-	Window         float64  `json:"window_ms"` // last told
-	MessagesIn     uint64   `json:"messages_in"`
-	MessagesOut    uint64   `json:"messages_out"`
-	TokenMessages  uint64   `json:"token_messages"` // few beside launches: what the gates save
-	MemoryMessages uint64   `json:"memory_messages"`
-	PerThousand    *float64 `json:"token_messages_per_1000_launches"`
+	Grants         uint64    `json:"grants"`
+	Overruns       uint64    `json:"overruns"`
+	Launches       uint64    `json:"launches"`  // that processes told of when they released
+	Window         float64   `json:"window_ms"` // last told
+	MessagesIn     uint64    `json:"messages_in"`
+	MessagesOut    uint64    `json:"messages_out"`
+	TokenMessages  uint64    `json:"token_messages"` // few beside launches: what the gates save
+	MemoryMessages uint64    `json:"memory_messages"`
+	Registration   Quantiles `json:"registration"` // of processes: from the acceptance of a connection to the answer
+	PerThousand    *float64  `json:"token_messages_per_1000_launches"`
 
 	Jobs []Job      `json:"jobs"`
 	GPUs []GPUState `json:"gpus"`

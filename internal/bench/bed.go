@@ -21,6 +21,7 @@ type Options struct {
 	Programs string    // folder of weft-probe and, for emulation, of emu/libcuda.so.1
 	GPU      int       // index of the GPU to measure
 	Emulated int       // so many emulated GPUs; 0 is the real ones
+	GPUs     []string  // further flags of the emulated GPUs
 	Agent    []string  // further flags of the agent
 	Log      io.Writer // what agent and programs say on stderr; nil discards it
 }
@@ -58,7 +59,7 @@ func Open(ctx context.Context, o Options) (*Bed, error) {
 func (b *Bed) emulate(ctx context.Context) (err error) {
 	socket := filepath.Join(b.dir, "gpus.sock")
 	b.env = append(b.env, "WEFT_EMU_SOCKET="+socket, "LD_LIBRARY_PATH="+filepath.Join(b.o.Programs, "emu"))
-	b.broker, err = b.start(ctx, "emugpu", "--gpus", strconv.Itoa(b.o.Emulated), "--socket", socket)
+	b.broker, err = b.start(ctx, append([]string{"emugpu", "--gpus", strconv.Itoa(b.o.Emulated), "--socket", socket}, b.o.GPUs...)...)
 	return err
 }
 

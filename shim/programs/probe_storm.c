@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "token.h" /* the counters of libweft.so; nothing of it is linked */
@@ -15,7 +14,6 @@
 struct start {
 	_Atomic uint64_t registered; /* from its connection to the agent until the answer; 0 where nobody manages it */
 	_Atomic uint64_t init;       /* cuInit in whole */
-	_Atomic uint64_t waited;     /* of that, asleep: for the answers of others, and not for a processor */
 	_Atomic uint64_t open;       /* cuInit, context and memory */
 };
 
@@ -33,28 +31,13 @@ static uint64_t registration(void) {
 	return symbol ? counters()->registered : 0;
 }
 
-/* How long this thread did not sleep, ns: it ran, or could have run if there had been a processor for it. */
-static uint64_t awake(void) {
-	struct timespec ran;
-	unsigned long long delayed = 0;
-	FILE *file = fopen("/proc/thread-self/schedstat", "r");
-	if (!file || fscanf(file, "%*u %llu", &delayed) != 1)
-		delayed = 0; /* a kernel without the figure: all that was no work counts as waiting */
-	if (file)
-		fclose(file);
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
-	return (uint64_t)ran.tv_sec * 1000000000u + (uint64_t)ran.tv_nsec + delayed;
-}
-
 /* A process of the storm, from its fork to its end. */
 static _Noreturn void start(const struct storm *storm, struct start *mine, uint64_t until) {
 	struct gpu gpu;
 	CUdeviceptr memory;
-	uint64_t before = awake(), begin = clock_ns();
+	uint64_t begin = clock_ns();
 	CU(init, 0);
 	mine->init = clock_ns() - begin;
-	uint64_t busy = awake() - before;
-	mine->waited = mine->init > busy ? mine->init - busy : 0;
 	mine->registered = registration();
 	CU(device_get, &gpu.device, (int)storm->device);
 	CU(context_retain, &gpu.context, gpu.device);
@@ -81,19 +64,16 @@ static uint64_t run(const struct storm *storm, uint64_t begin) {
 }
 
 static void print_starts(const struct storm *storm) {
-	struct samples registered = {0}, init = {0}, waited = {0}, open = {0};
+	struct samples registered = {0}, init = {0}, open = {0};
 	for (uint64_t i = 0; i < storm->processes; i++) {
 		samples_add(&registered, storm->starts[i].registered);
 		samples_add(&init, storm->starts[i].init);
-		samples_add(&waited, storm->starts[i].waited);
 		samples_add(&open, storm->starts[i].open);
 	}
 	probe_quantiles("registration", "ms", 1e6, &registered);
 	probe_quantiles("init", "ms", 1e6, &init);
 	probe_quantiles("open", "ms", 1e6, &open);
-	probe_quantiles("waited", "ms", 1e6, &waited);
 	samples_free(&registered);
-	samples_free(&waited);
 	samples_free(&init);
 	samples_free(&open);
 }
@@ -110,8 +90,7 @@ void probe_storm(int argc, char **argv) {
 	};
 	options_read(PROBE, "usage: " PROBE " storm [options]\n\n"
 		"members: processes, failed, and p50, p99, max of registration_ms (from a process's connection to the agent until it reads the\n"
-		"answer; 0 without weft), init_ms (cuInit), waited_ms (that of cuInit in which the process slept until somebody answered,\n"
-		"without the time in which it waited for a processor) and open_ms (cuInit, context and memory)\n", rows, argc, argv);
+		"answer; 0 without weft), init_ms (cuInit) and open_ms (cuInit, context and memory)\n", rows, argc, argv);
 	if (storm.processes < 1 || storm.processes > 10000)
 		options_fault(PROBE, "--processes %llu: give 1 to 10000", (unsigned long long)storm.processes);
 	driver_open(PROBE);
