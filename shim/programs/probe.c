@@ -14,6 +14,7 @@ static const struct {
 	{"load", probe_load, "iterations of kernels and a host gap: rate and latency"},
 	{"ping", probe_ping, "wake, launch one kernel, wait for it: time until the launch returned and until it was done"},
 	{"memory", probe_memory, "what the memory queries answer, and how much can be allocated"},
+	{"churn", probe_churn, "random iterations that allocate in all ways: what was refused, and what waited"},
 	{"storm", probe_storm, "hundreds of processes that start at once: how long each takes until it may launch"},
 };
 

@@ -46,6 +46,7 @@ void probe_stream(int argc, char **argv);
 void probe_load(int argc, char **argv);
 void probe_ping(int argc, char **argv);
 void probe_memory(int argc, char **argv);
+void probe_churn(int argc, char **argv);
 void probe_storm(int argc, char **argv);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { BATCH = 256 }; /* launches between two synchronisations: below what a driver queues, so that none waits */
 
@@ -100,15 +101,29 @@ static uint64_t saturate(struct gpu *gpu, uint64_t batch, uint64_t kernel_ns, ui
 	return kernels;
 }
 
+/* Forks children as a data loader's workers are: they inherit all that is open, and sleep. Nobody waits for their output. */
+static void fork_loaders(uint64_t count) {
+	enum { LINGER = 5 }; /* s */
+	for (uint64_t i = 0; i < count; i++) {
+		if (fork() == 0) {
+			close(STDOUT_FILENO);
+			close(STDERR_FILENO);
+			sleep(LINGER);
+			_exit(EXIT_OK);
+		}
+	}
+}
+
 void probe_stream(int argc, char **argv) {
 	struct probe probe = {0};
 	double kernel_us = 10, seconds = 2, warm_up = 0;
-	uint64_t batch = 64;
+	uint64_t batch = 64, loaders = 0;
 	const struct option_row rows[] = {
 		{"kernel-us", OPTION_NUMBER, &kernel_us, "US  length of each kernel (10)"},
 		{"seconds", OPTION_NUMBER, &seconds, "S  (2)"},
 		{"warm-up", OPTION_NUMBER, &warm_up, "S  of the same load before, which is not counted (0)"},
 		{"batch", OPTION_COUNT, &batch, "N  kernels between two events; two batches are queued (64)"},
+		{"loaders", OPTION_COUNT, &loaders, "N  children forked once the GPU is in use: they do nothing, and outlive this process by seconds (0)"},
 		PROBE_ROWS(&probe),
 		{0},
 	};
@@ -116,7 +131,9 @@ void probe_stream(int argc, char **argv) {
 		"members: kernels, seconds (until the last was done), kernels_per_s, busy_fraction (kernels x kernel-us / seconds)\n", rows, argc, argv);
 	if (batch < 1)
 		options_fault(PROBE, "--batch 0: give at least 1");
-	uint64_t begin = probe_open(&probe, 1), kernel_ns = (uint64_t)(kernel_us * 1e3);
+	uint64_t begin = probe_open(&probe, 1);
+	fork_loaders(loaders);
+	uint64_t kernel_ns = (uint64_t)(kernel_us * 1e3);
 	if (warm_up > 0) {
 		saturate(&probe.gpu, batch, kernel_ns, begin + (uint64_t)(warm_up * 1e9));
 		begin = clock_ns();
