@@ -187,7 +187,7 @@ func (s *session) tell(d arbiter.Decision) {
 		s.bounded(d.Window)
 		s.say(&wire.Narrow{Terms: wire.Terms{Epoch: d.Epoch, Window: nanoseconds(d.Window)}})
 	case arbiter.Yield:
-		s.say(&wire.Yield{Epoch: wire.Epoch{Epoch: d.Epoch}})
+		s.say(&wire.Yield{Epoch: d.Epoch, Spare: nanoseconds(d.Spare)})
 	case arbiter.Drop:
 		s.token.dropped = now
 		s.say(&wire.Drop{Epoch: d.Epoch, Reason: uint32(d.Reason)})

@@ -116,7 +116,7 @@ func (a *Arbiter) resumed(j *job) bool {
 	}
 	gap := j.returned.Sub(j.rest.since)
 	j.rest.gaps.add(gap)
-	a.judge(&j.rest, gap, j.rest.vain)
+	a.judge(j, gap, j.rest.vain)
 	j.rest.vain = false
 	return true
 }

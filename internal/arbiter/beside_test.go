@@ -87,3 +87,31 @@ func TestGapsOfBoth(t *testing.T) {
 		t.Errorf("the high job loses %.2f %%, the other gets %.3f, want 0.2", 100*loss, got)
 	}
 }
+
+// TestShortGapsBetweenLong: a job that synchronises several times in an iteration lends the gap after it, and is left alone in
+// those within.
+func TestShortGapsBetweenLong(t *testing.T) {
+	for _, short := range []time.Duration{50 * time.Microsecond, 300 * time.Microsecond} {
+		loss, got := mixed(t, short)
+		t.Logf("short gaps of %v: the high job loses %.2f %%, the other gets %.3f", short, 100*loss, got)
+		if loss > 0.0105 || got < 0.25 {
+			t.Errorf("short gaps of %v: the high job loses %.2f %%, the other gets %.3f, want 0.25", short, 100*loss, got)
+		}
+	}
+}
+
+func mixed(t *testing.T, short time.Duration) (loss, got float64) {
+	t.Helper()
+	m := newMachine(t, 1, Options{})
+	n := 0
+	high := m.start(&process{id: "high", kernel: lowKernel, kernels: 4, gap: func() time.Duration {
+		if n++; n%5 == 0 {
+			return 4 * time.Millisecond
+		}
+		return short
+	}}, []int{0})
+	low := m.start(&process{class: BestEffort, kernel: lowKernel, kernels: 20, gap: every(0)}, []int{0})
+	m.run(unit.Seconds(4))
+	alone := time.Duration(high.done*high.kernels)*high.kernel + high.past
+	return 1 - float64(alone)/float64(high.last), low.ran.Seconds() / 4
+}

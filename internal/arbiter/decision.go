@@ -68,6 +68,7 @@ type Decision struct {
 	Deadline unit.Time     // Grant: when the gate closes by itself; unit.Never if it stays open until dropped
 	Window   time.Duration // Grant, Narrow: most GPU time outstanding; 0 for no bound
 	Ahead    bool          // Grant: the session did not ask; it is expected to return from a gap soon
+	Spare    time.Duration // Yield: not in gaps until they have lasted so long: the session's short ones are of no use
 	Reason   Reason        // Drop
 }
 

@@ -47,6 +47,7 @@ type job struct {
 	returned unit.Time     // from that gap, as far as its sessions said; unit.Never while none launched
 	dropped  unit.Time     // when it was told to
 	yielding bool          // was told to yield
+	spared   time.Duration // but not in gaps until they have lasted so long
 	yielded  unit.Time     // when
 	late     time.Duration // mean time from drop or deadline to release
 	later    time.Duration // the last one of these times

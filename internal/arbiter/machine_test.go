@@ -159,7 +159,7 @@ func (p *process) hear(d Decision) {
 			g.window = d.Window
 		case Yield:
 			if g.epoch == d.Epoch {
-				g.yield = true
+				g.yield, g.spare = true, d.Spare
 				p.synced()
 			}
 		case Drop:

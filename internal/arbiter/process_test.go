@@ -116,7 +116,11 @@ func (p *process) synced() {
 		return
 	}
 	for _, g := range p.sessions {
-		if g.yield && g.open {
+		switch at := p.end.Add(g.spare); {
+		case !g.yield || !g.open:
+		case g.spare > 0 && !(g.ahead && g.first == unit.Never) && p.m.now < at:
+			p.m.at(at, p.synced)
+		default:
 			p.shut(g)
 		}
 	}

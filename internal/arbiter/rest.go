@@ -19,14 +19,18 @@ type rest struct {
 	delayed bool // when it came back, a lower class held its GPUs
 	back    unit.Time
 
-	solvent unit.Time // from when lower classes may cost it something: what they cost divided by the budget, after that
-	probe   unit.Time // not asked to yield before
+	solvent unit.Time     // from when lower classes may cost it something: what they cost divided by the budget, after that
+	spare   time.Duration // its gaps are left to it until they have lasted so long
+	shrinks unit.Time     // when that is halved
+	probe   unit.Time     // not asked to yield before
 }
 
 // Figures of the loss budget.
 const (
 	burst = 2 * time.Millisecond // of loss that may come at once: a few hand-overs
 	probe = time.Second          // between tries whether gaps have become long enough: 0.014 % of the job's time
+
+	mostSpare = 4 * time.Millisecond // gaps that are longer than that are seldom among those within an iteration
 )
 
 // begin starts a gap, if the job released by itself. One that did as soon as it was told to yield was in a gap already.
@@ -52,14 +56,34 @@ func (a *Arbiter) resume(j *job) {
 	}
 	gap := a.now.Sub(r.since)
 	r.gaps.add(gap)
-	a.judge(r, gap, r.asked && !r.lent)
+	a.judge(j, gap, r.asked && !r.lent)
 }
 
-// judge puts off the next try where a job yielded in vain, and its gap was too short for anybody.
-func (a *Arbiter) judge(r *rest, gap time.Duration, vain bool) {
-	if vain && gap < a.o.Grace+a.o.useful() {
-		r.probe = a.now.Add(probe)
+// judge learns of a gap in which a job yielded in vain, since it was too short for anybody. Twice as long ones are left to the
+// job from now on, as it may have long ones, too, and half of that after a while; where none is long, all are.
+func (a *Arbiter) judge(j *job, gap time.Duration, vain bool) {
+	r := &j.rest
+	if !vain || gap >= a.o.Grace+a.o.useful() {
+		return
 	}
+	r.spare = max(a.o.Grace, 2*j.spared)
+	r.probe = a.now
+	if r.spare > mostSpare {
+		r.spare, r.probe = 0, a.now.Add(probe)
+	}
+	r.shrinks = a.now.Add(probe)
+}
+
+// spare is how long gaps of a job must have lasted to be asked for.
+func (a *Arbiter) spare(j *job) time.Duration {
+	if r := &j.rest; a.now >= r.shrinks && r.spare > 0 {
+		r.spare /= 2
+		if r.spare < a.o.Grace {
+			r.spare = 0
+		}
+		r.shrinks = a.now.Add(probe)
+	}
+	return j.rest.spare
 }
 
 // lend notes in the gaps of higher jobs that a job was granted in them.

@@ -147,7 +147,7 @@ func (a *Arbiter) takeTurn(h, j *job) unit.Time {
 		a.drop(h, Quantum)
 		return a.now
 	case a.now >= turn || h.idle():
-		a.yield(h)
+		a.yield(h, 0)
 	default:
 		a.look(turn)
 	}
@@ -167,13 +167,13 @@ func (a *Arbiter) borrow(h, j *job) {
 		return
 	}
 	h.rest.asked = true
-	a.yield(h)
+	a.yield(h, a.spare(h))
 }
 
-// yield tells a holder once that others wait.
-func (a *Arbiter) yield(h *job) {
-	if !h.yielding {
-		h.yielding, h.yielded = true, a.now
+// yield tells a holder that others wait: once, and again where it is to be sooner.
+func (a *Arbiter) yield(h *job, spare time.Duration) {
+	if !h.yielding || spare < h.spared {
+		h.yielding, h.yielded, h.spared = true, a.now, spare
 		a.tell(h, Yield, None)
 	}
 }

@@ -45,6 +45,7 @@ type gate struct {
 	deadline unit.Time
 	window   time.Duration
 	yield    bool
+	spare    time.Duration
 	asked    bool
 	from     time.Duration // used when it was granted
 	ahead    bool

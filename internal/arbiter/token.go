@@ -91,8 +91,11 @@ func (a *Arbiter) tell(j *job, k Kind, r Reason) {
 	for _, s := range j.sessions {
 		if s.epoch > 0 {
 			d := Decision{Kind: k, Session: s.id, Epoch: s.epoch, Deadline: unit.Never, Reason: r}
-			if k == Narrow {
+			switch k {
+			case Narrow:
 				d.Window = j.given
+			case Yield:
+				d.Spare = j.spared
 			}
 			a.out = append(a.out, d)
 		}

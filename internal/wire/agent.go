@@ -62,7 +62,10 @@ type Grant struct{ Terms }
 type Narrow struct{ Terms }
 
 // Yield says that others wait: release as soon as nothing is outstanding.
-type Yield struct{ Epoch }
+type Yield struct {
+	Epoch uint64
+	Spare uint64 // ns: not in gaps until they have lasted so long, but where the program itself says that it pauses; 0: in any
+}
 
 // Drop asks to close the gate, drain and release.
 type Drop struct {
@@ -168,6 +171,16 @@ func (*Grant) kind() Type { return TypeGrant }
 func (*Narrow) kind() Type { return TypeNarrow }
 
 func (*Yield) kind() Type { return TypeYield }
+func (*Yield) size() int  { return 16 }
+func (m *Yield) put(b []byte) {
+	order.PutUint64(b[0:], m.Epoch)
+	order.PutUint64(b[8:], m.Spare)
+}
+
+func (m *Yield) get(b []byte) error {
+	*m = Yield{order.Uint64(b[0:]), order.Uint64(b[8:])}
+	return nil
+}
 
 func (*Drop) kind() Type { return TypeDrop }
 func (*Drop) size() int  { return 16 }

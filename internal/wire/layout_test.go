@@ -34,7 +34,7 @@ const ones = ^uint64(0)
 func layouts() []layout {
 	hello, use, epoch, released, alloc := &Hello{}, &Use{}, &Idle{}, &Released{}, &Alloc{}
 	free, export, iteration := &Free{}, &Export{}, &Iteration{}
-	welcome, refused, grant, drop, memory, wanted := &Welcome{}, &Refused{}, &Grant{}, &Drop{}, &Memory{}, &Wanted{}
+	welcome, refused, grant, yield, drop, memory, wanted := &Welcome{}, &Refused{}, &Grant{}, &Yield{}, &Drop{}, &Memory{}, &Wanted{}
 	list := &List{Processes: make([]Process, 1)}
 	const word = ^uint32(0)
 	key := [KeySize]byte(bytes.Repeat([]byte{0xff}, KeySize))
@@ -43,7 +43,7 @@ func layouts() []layout {
 			{"gpus", func() { hello.GPUs = word }}, {"flags", func() { hello.Flags = word }}}},
 		{"weft_use", []Message{use}, use, []field{{"gpus", func() { use.GPUs = word }}}},
 		{"weft_plain", []Message{&Request{}, &Ping{}, &Pong{}}, &Request{}, nil},
-		{"weft_epoch", []Message{epoch, &Yield{}}, epoch, []field{{"epoch", func() { epoch.Epoch.Epoch = ones }}}},
+		{"weft_epoch", []Message{epoch}, epoch, []field{{"epoch", func() { epoch.Epoch.Epoch = ones }}}},
 		{"weft_released", []Message{released}, released, []field{{"epoch", func() { released.Epoch = ones }}, {"used_ns", func() { released.Used = ones }},
 			{"overrun_ns", func() { released.Overrun = ones }}, {"launches", func() { released.Launches = ones }}, {"rested_ns", func() { released.Rested = ones }}}},
 		{"weft_alloc", []Message{alloc}, alloc, []field{{"handle", func() { alloc.Handle = ones }}, {"bytes", func() { alloc.Bytes = ones }},
@@ -59,6 +59,7 @@ func layouts() []layout {
 		{"weft_refused", []Message{refused}, refused, []field{{"reason", func() { refused.Reason = Refusal(word) }}, {"version", func() { refused.Version = word }}}},
 		{"weft_grant", []Message{grant, &Narrow{}}, grant, []field{{"epoch", func() { grant.Epoch = ones }}, {"lasts_ns", func() { grant.Lasts = ones }},
 			{"window_ns", func() { grant.Window = ones }}, {"ahead", func() { grant.Ahead = ones }}}},
+		{"weft_yield", []Message{yield}, yield, []field{{"epoch", func() { yield.Epoch = ones }}, {"spare_ns", func() { yield.Spare = ones }}}},
 		{"weft_drop", []Message{drop}, drop, []field{{"epoch", func() { drop.Epoch = ones }}, {"reason", func() { drop.Reason = word }}}},
 		{"weft_memory", []Message{memory}, memory, []field{{"handle", func() { memory.Handle = ones }}, {"outcome", func() { memory.Outcome = Outcome(word) }},
 			{"gpu", func() { memory.GPU = word }}, {"total", func() { memory.Total = ones }}, {"used", func() { memory.Used = ones }},

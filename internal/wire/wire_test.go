@@ -16,7 +16,7 @@ func every() []Message {
 	return []Message{
 		&Hello{1, 2, 3, 1}, &Use{3}, &Request{}, &Released{1, 2, 3, 4, 5}, &Idle{Epoch{4}}, &Alloc{1, 2, 3, 4, 1}, &Free{q}, &Export{s},
 		&Import{s}, &Iteration{4}, &View{q}, &ProcessesOf{q}, &Pong{}, welcome, &Refused{RefusedFull, 1}, &Grant{tm}, &Narrow{tm},
-		&Yield{Epoch{8}}, &Drop{1, 2}, &Memory{1, OutOfMemory, 2, 3, 4, 5}, &List{1, 2, []Process{{5, 6}, {7, -1}}}, &Wanted{1, 1}, &Ping{},
+		&Yield{8, 1}, &Drop{1, 2}, &Memory{1, OutOfMemory, 2, 3, 4, 5}, &List{1, 2, []Process{{5, 6}, {7, -1}}}, &Wanted{1, 1}, &Ping{},
 	}
 }
 

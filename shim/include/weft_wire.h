@@ -45,7 +45,7 @@ enum weft_type {
 	WEFT_REFUSED = 33, /* and the connection is closed */
 	WEFT_GRANT = 34,   /* open the gate */
 	WEFT_NARROW = 35,  /* keep less outstanding from now on */
-	WEFT_YIELD = 36,   /* others wait: release as soon as nothing is outstanding */
+	WEFT_YIELD = 36,   /* others wait: release as soon as nothing is outstanding, in a gap that lasts */
 	WEFT_DROP = 37,    /* close the gate, drain, release */
 	WEFT_MEMORY = 38,  /* answer to ALLOC, IMPORT, VIEW */
 	WEFT_LIST = 39,    /* answer to PROCESSES_OF */
@@ -147,7 +147,7 @@ struct weft_released {
 	uint64_t rested_ns;  /* of a grant ahead: until the first launch under it; 0 where there was none */
 };
 
-/* IDLE, YIELD */
+/* IDLE */
 struct weft_epoch {
 	struct weft_header header;
 	uint64_t epoch;
@@ -159,6 +159,12 @@ struct weft_grant {
 	uint64_t lasts_ns;  /* the gate closes by itself after this; 0: it stays open until DROP or YIELD */
 	uint64_t window_ns; /* most estimated GPU time outstanding; 0: no bound. Also the body of NARROW (the rest unused) */
 	uint64_t ahead;     /* 1: not asked for; the process is expected back from a gap, and YIELD before that takes it back */
+};
+
+struct weft_yield {
+	struct weft_header header;
+	uint64_t epoch;
+	uint64_t spare_ns; /* not in gaps until they have lasted so long, but where the program itself says that it pauses; 0: in any */
 };
 
 struct weft_drop {
@@ -238,6 +244,7 @@ static_assert(sizeof(struct weft_use) == 24, "use");
 static_assert(sizeof(struct weft_released) == 56, "released");
 static_assert(sizeof(struct weft_epoch) == 24, "epoch");
 static_assert(sizeof(struct weft_grant) == 48, "grant");
+static_assert(sizeof(struct weft_yield) == 32, "yield");
 static_assert(sizeof(struct weft_drop) == 32, "drop");
 static_assert(sizeof(struct weft_alloc) == 40, "alloc");
 static_assert(sizeof(struct weft_handle) == 32, "handle");

@@ -85,7 +85,7 @@ static bool handle(union weft_message *m, int64_t now) {
     case WEFT_REFUSED: weft_agent_refused(&m->refused, now); return true;
     case WEFT_GRANT: return weft_token_granted(&m->grant, now);
     case WEFT_NARROW: weft_token_narrowed(&m->grant); return true;
-    case WEFT_YIELD: weft_token_asked_back(m->epoch.epoch, now); return true;
+    case WEFT_YIELD: weft_token_asked_back(m->yield.epoch, m->yield.spare_ns, now); return true;
     case WEFT_DROP: weft_token_dropped(m->drop.epoch, now); return true;
     case WEFT_MEMORY: weft_memory_answered(&m->memory); return true;
     case WEFT_LIST: weft_memory_listed(&m->list); return true;

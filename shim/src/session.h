@@ -24,7 +24,7 @@ uint64_t weft_token_epoch(void);   /* that is held: gate open, or not drained ye
 void weft_token_welcomed(bool held, int64_t now);
 bool weft_token_granted(const struct weft_grant *grant, int64_t now);
 void weft_token_narrowed(const struct weft_grant *narrow);
-void weft_token_asked_back(uint64_t epoch, int64_t now); /* YIELD */
+void weft_token_asked_back(uint64_t epoch, uint64_t spare_ns, int64_t now); /* YIELD */
 void weft_token_dropped(uint64_t epoch, int64_t now);
 void weft_token_step(int64_t now);
 int64_t weft_token_next(int64_t now);

@@ -50,6 +50,7 @@ static struct {
     int64_t spent;     /* GPU time of its windows when it was granted, ns */
 
     atomic_bool yield; /* others wait */
+    int64_t spare;     /* gaps until they have lasted so long, ns */
     bool idle;         /* said so */
     bool requested;    /* on this connection, since the gate closed */
     int64_t asked;     /* when last */
@@ -110,6 +111,7 @@ static void open_gate(uint64_t epoch, int64_t now, int64_t lasts, int64_t window
     token.launches = weft_slots_launches();
     token.spent = weft_window_spent();
     token.yield = token.idle = false;
+    token.spare = 0;
     look_from(now);
     weft_window_set(window);
     set_gate(true);
@@ -208,17 +210,21 @@ static bool in_gap(uint64_t launches) {
     return (token.ahead || launches != token.launches) && weft_slots_idle() && weft_slots_synced();
 }
 
+/* For how long a gap is not to be used. One before a first launch is the one that was asked for. */
+static int64_t spared(void) { return token.ahead ? 0 : token.spare; }
+
 /* Looks whether the process has paused: in a gap after a synchronisation at once, else after the grace. */
 static void look(int64_t now) {
     uint64_t launches = weft_slots_launches();
-    if (launches != token.seen || !weft_slots_idle() || starting()) {
+    if (launches != token.seen || !weft_slots_idle() || starting() || (token.yield && spared() && !nothing_outstanding())) {
         token.seen = launches;
         token.quiet = now;
     }
-    bool paused = now - token.quiet >= grace();
+    int64_t enough = token.yield && spared() > grace() ? spared() : grace();
+    bool paused = now - token.quiet >= enough;
     if (token.yield) {
         token.interval = grace() / 2;
-        if ((paused || (!starting() && in_gap(launches))) && release_if_quiet(now, 0))
+        if ((paused || (!starting() && !spared() && in_gap(launches))) && release_if_quiet(now, 0))
             return;
     } else if (paused && nothing_outstanding() && launches == weft_slots_launches()) {
         struct weft_epoch m = {.epoch = token.epoch};
@@ -318,9 +324,11 @@ void weft_token_narrowed(const struct weft_grant *narrow) {
     unlock();
 }
 
-void weft_token_asked_back(uint64_t epoch, int64_t now) {
+void weft_token_asked_back(uint64_t epoch, uint64_t spare_ns, int64_t now) {
     lock();
     if (holds(epoch)) {
+        int64_t spare = duration(spare_ns);
+        token.spare = token.yield && token.spare < spare ? token.spare : spare;
         token.yield = true;
         look(now);
     }
@@ -454,7 +462,7 @@ static __attribute__((noinline)) void synced_slowly(CUstream stream, bool all) {
     if (weft_own_slot)
         weft_streams_synced(weft_own_slot, stream, all);
     lock();
-    if (token.state == OPEN && token.yield && !starting())
+    if (token.state == OPEN && token.yield && !spared() && !starting())
         release_if_quiet(weft_now(), SPIN);
     unlock();
     errno = saved;
@@ -508,6 +516,6 @@ void weft_token_forked(void) {
     token.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     token.state = UNSHARED;
     token.epoch = token.newest = token.owed.epoch = 0;
-    token.slice = token.deadline = token.window = 0;
+    token.slice = token.deadline = token.window = token.spare = 0;
     token.yield = token.idle = token.requested = false;
 }

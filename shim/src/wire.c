@@ -75,7 +75,7 @@ static uint32_t size_of(const union weft_message *m) {
     case WEFT_REFUSED: return sizeof m->refused;
     case WEFT_GRANT:
     case WEFT_NARROW: return sizeof m->grant;
-    case WEFT_YIELD: return sizeof m->epoch;
+    case WEFT_YIELD: return sizeof m->yield;
     case WEFT_DROP: return sizeof m->drop;
     case WEFT_MEMORY: return sizeof m->memory;
     case WEFT_WANTED: return sizeof m->wanted;

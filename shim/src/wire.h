@@ -13,7 +13,7 @@ union weft_message {
     struct weft_welcome welcome;
     struct weft_refused refused;
     struct weft_grant grant;
-    struct weft_epoch epoch;
+    struct weft_yield yield;
     struct weft_drop drop;
     struct weft_memory memory;
     struct weft_wanted wanted;

@@ -96,7 +96,7 @@ class Client:
             agent.epoch += 1
             self.send(GRANT, struct.pack('=QQQQ', agent.epoch, 0, 0, 0))
             if agent.yields:
-                self.send(YIELD, struct.pack('=Q', agent.epoch))
+                self.send(YIELD, struct.pack('=QQ', agent.epoch, 0))
         elif kind == ALLOC:
             self.alloc(*struct.unpack('=QQIHH', body))
         elif kind == FREE:

@@ -106,7 +106,7 @@ void script_grant(struct script *script, uint64_t epoch, int64_t lasts, int64_t 
 
 void script_tell(struct script *script, enum weft_type type, uint64_t epoch) {
     union {
-        struct weft_epoch yield;
+        struct weft_yield yield;
         struct weft_drop drop;
     } m = {0};
     m.yield.epoch = epoch;

@@ -52,7 +52,42 @@ static void asked_meanwhile(void) {
     CHECK(said.released.rested_ns == 0 && said.released.launches == 1, "rested");
 }
 
+static void yield_sparing(uint64_t epoch, int64_t spare) {
+    struct weft_yield m = {.epoch = epoch, .spare_ns = (uint64_t)spare};
+    script_send(&agent, WEFT_YIELD, &m, sizeof m);
+}
+
+/* Gaps are left to the program until they have lasted as long as was said, but for one that it tells of itself. */
+static void spares_short_gaps(void) {
+    union said said;
+    start(WEFT_GUARANTEED);
+    granted_once(5);
+    yield_sparing(5, 100 * WEFT_MS);
+    for (int i = 0; i < 10; i++) {
+        launch((void *)1);
+        gpu_sync(NULL);
+        script_quiet(&agent, WEFT_RELEASED, 15 * WEFT_MS); /* together longer than what is spared */
+    }
+    int64_t before = weft_now();
+    script_find(&agent, WEFT_RELEASED, &said);
+    CHECK(weft_now() - before >= 50 * WEFT_MS, "released after %ld us", (long)(weft_now() - before) / 1000);
+    CHECK(said.released.launches >= 10, "%lu launches", (unsigned long)said.released.launches);
+    granted_once(6);
+    yield_sparing(6, 10 * WEFT_S);
+    script_tell(&agent, WEFT_YIELD, 6); /* now in any gap */
+    script_find(&agent, WEFT_RELEASED, NULL);
+    granted_once(7);
+    yield_sparing(7, 10 * WEFT_S);
+    while (!weft_waiting())
+        weft_sleep(WEFT_MS / 10);
+    CHECK(weft_yield() == 1, "weft_yield does not yield");
+    script_find(&agent, WEFT_RELEASED, NULL);
+    ahead(8);
+    yield_sparing(8, 10 * WEFT_S); /* the gap that it is in is the one that was asked for */
+    script_find(&agent, WEFT_RELEASED, NULL);
+}
+
 int main(void) {
-    int bad = RUN(comes_back) + RUN(stays_away) + RUN(asked_meanwhile);
+    int bad = RUN(comes_back) + RUN(stays_away) + RUN(asked_meanwhile) + RUN(spares_short_gaps);
     return bad > 0;
 }
