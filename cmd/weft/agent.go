@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"weft.dev/weft/internal/agent"
@@ -54,10 +53,6 @@ Examples:
   weft agent --local --minimum 0.2`
 }
 
-// leastProcs is how many goroutines may run at once at least. On a small machine that is full of jobs, the threads of others
-// wait for a processor of the machine; the one that serves the jobs must not wait for theirs.
-const leastProcs = 8
-
 // Run implements the command.
 func (c *agentServeCommand) Run(ctx context.Context, s *session) (err error) {
 	if err := c.check(); err != nil {
@@ -76,7 +71,7 @@ func (c *agentServeCommand) Run(ctx context.Context, s *session) (err error) {
 		return asInput(err, c.JSON)
 	}
 	defer func() { err = errors.Join(err, gpus.close()) }()
-	runtime.GOMAXPROCS(max(leastProcs, runtime.NumCPU()))
+	serveMany()
 	a, err := agent.Open(ctx, o)
 	var locked *agent.LockedError
 	if errors.As(err, &locked) {

@@ -56,6 +56,7 @@ func (c *emugpuServeCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return asInput(err, false)
 	}
+	serveMany()
 	b, err := emugpu.Start(o)
 	if err != nil {
 		return err

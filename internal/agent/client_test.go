@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 		child(script)
 		return
 	}
+	runtime.GOMAXPROCS(max(8, runtime.NumCPU())) // as the command has it: the reactor waits for none of the others' threads
 	goleak.VerifyTestMain(m)
 }
 

@@ -46,22 +46,7 @@ func newPoller() (*poller, error) {
 		p.close()
 		return nil, err
 	}
-	makeRoom(p.wake)
 	return p, nil
-}
-
-// mostDescriptors are expected of the busiest machine: two for each of its processes.
-const mostDescriptors = 4096
-
-// makeRoom has the kernel make its table of descriptors large at once. It grows by doubling otherwise, and lets the thread that
-// opens one too many wait for all processors, 10 ms and more where hundreds of processes start.
-func makeRoom(any int) {
-	for n := mostDescriptors; n > 64; n /= 2 {
-		if high, err := unix.FcntlInt(uintptr(any), unix.F_DUPFD_CLOEXEC, n-1); err == nil {
-			_ = unix.Close(high) // the table stays as it is
-			return
-		} // beyond the limit of this process
-	}
 }
 
 // add watches a descriptor until remove. f is called with what is ready; a descriptor's number may be another's by then
