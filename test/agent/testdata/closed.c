@@ -1,5 +1,6 @@
 /* A process whose threads wait at a closed gate, because another job holds the GPU, and what may happen to it there.
- * closed HOW. Prints "waiting" once its threads wait. Exit: 7 as foreseen, 8 the gate was not closed, else what went wrong. */
+ * closed HOW FILE. Makes FILE once its threads wait. Exit: 7 as foreseen, 8 the gate did not close, else what went wrong. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,27 +17,38 @@
 enum { THREADS = 4, FORESEEN = 7, OPEN = 8 };
 
 static struct gpu gpu;
-static atomic_int launched;
+static atomic_int launched; /* since they wait */
+static atomic_bool enough;
 static pthread_t threads[THREADS];
 
 static void *launch(void *stream) {
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     CU(context_set, gpu.context);
-    gpu_spin(&gpu, (int)(intptr_t)stream, 1000);
-    launched++;
+    do {
+        gpu_spin(&gpu, (int)(intptr_t)stream, 1000);
+        launched++;
+    } while (!enough);
     return NULL;
 }
 
-/* All but the first n launch, and wait. */
-static void wait_all_but(int n) {
-    for (int i = n; i < THREADS; i++)
+/* All threads launch, until they wait: the other job may let them pass between. */
+static void wait_all(const char *file) {
+    int before, tries = 0;
+    for (int i = 0; i < THREADS; i++)
         if (pthread_create(&threads[i], NULL, launch, (void *)(intptr_t)i))
             _exit(1);
-    usleep(300000);
-    if (launched)
-        _exit(OPEN);
-    printf("waiting\n");
-    fflush(stdout);
+    do {
+        before = launched;
+        usleep(200000);
+        if (++tries > 25)
+            _exit(OPEN);
+    } while (launched != before);
+    enough = true;
+    launched = 0;
+    int made = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (made < 0)
+        _exit(1);
+    close(made);
 }
 
 static int child_of(int how) {
@@ -105,7 +117,7 @@ int main(int argc, char **argv) {
             dlclose(again);
         driver_open("closed");
     }
-    wait_all_but(0);
+    wait_all(argc > 2 ? argv[2] : "");
     if (!strcmp(how, "exit"))
         exit(FORESEEN);
     if (!strcmp(how, "exit of a thread")) {
