@@ -6,10 +6,11 @@ import "weft.dev/weft/internal/unit"
 func (a *Arbiter) Request(now unit.Time, id SessionID) []Decision {
 	a.begin(now)
 	s := a.sessions[id]
-	if s == nil || s.epoch > 0 {
-		if s != nil {
-			a.crossed(s.job)
-		}
+	if s == nil {
+		return a.decide()
+	}
+	a.crossed(s.job)
+	if s.epoch > 0 {
 		return a.decide()
 	}
 	s.wants = true

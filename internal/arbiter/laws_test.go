@@ -42,9 +42,13 @@ func (w *world) request(s *believer) {
 }
 
 func (w *world) release(s *believer) {
-	epoch := s.live
+	r := Release{Epoch: s.live, Used: time.Millisecond, Launched: true}
+	if s.ahead { // it came back from its gap, or not
+		r.Launched = rapid.Bool().Draw(w.t, "launched")
+		r.Rested = time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(w.t, "rested"))
+	}
 	s.live, s.by = 0, unit.Never
-	w.judge(w.a.Released(w.now, s.ID, Release{Epoch: epoch, Used: time.Millisecond, Launched: true}))
+	w.judge(w.a.Released(w.now, s.ID, r))
 }
 
 // restart replaces the arbiter. Sessions join again, and those that believe they hold a token say so, hung ones of
@@ -93,6 +97,13 @@ func (w *world) step() {
 		return
 	}
 	s := rapid.SampledFrom(w.sessions).Draw(w.t, "session")
+	if what > 16 { // who was told to leave does so
+		for _, other := range w.sessions {
+			if other.live > 0 && other.told {
+				s = other
+			}
+		}
+	}
 	switch {
 	case what == 1:
 		w.leave(s)

@@ -38,11 +38,12 @@ func (a *Arbiter) give(j *job, deadline unit.Time, floor bool) {
 
 // open tells one session that it holds its job's tokens.
 func (a *Arbiter) open(s *session, epoch uint64) {
+	ahead := s.job.ahead && !s.wants
 	s.epoch, s.wants, s.idle = epoch, false, false
 	s.job.given = a.windowOf(s.job)
 	s.job.wide = s.job.given == 0
 	a.out = append(a.out, Decision{
-		Kind: Grant, Session: s.id, Epoch: epoch, Deadline: s.job.deadline, Window: s.job.given, Ahead: s.job.ahead,
+		Kind: Grant, Session: s.id, Epoch: epoch, Deadline: s.job.deadline, Window: s.job.given, Ahead: ahead,
 	})
 }
 

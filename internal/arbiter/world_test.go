@@ -25,7 +25,8 @@ type world struct {
 type believer struct {
 	Session
 	live    uint64 // epoch that it was granted and nobody took away
-	told    bool   // to drop it
+	told    bool   // to drop it, or to yield
+	ahead   bool   // it did not ask for it
 	by      unit.Time
 	wants   bool
 	revoked uint64 // epoch of an overrun that it does not know of
@@ -55,7 +56,10 @@ func (w *world) judge(decisions []Decision) {
 			if d.Epoch <= before || d.Epoch < w.epoch || s.live > 0 || w.now < w.settled || d.Deadline <= w.now {
 				w.t.Fatalf("at %d (settled %d, epoch %d) %+v for %+v", w.now, w.settled, w.epoch, d, *s)
 			}
-			w.epoch, s.live, s.told, s.wants, s.by = d.Epoch, d.Epoch, false, false, unit.Never
+			if d.Ahead && slices.ContainsFunc(w.of(s.Job), func(x *believer) bool { return x.wants }) {
+				w.t.Fatalf("%+v ahead, and the job waits", d)
+			}
+			w.epoch, s.live, s.told, s.wants, s.ahead, s.by = d.Epoch, d.Epoch, false, false, d.Ahead, unit.Never
 			if d.Deadline < unit.Never {
 				s.by = d.Deadline.Add(w.o.MaxDrain)
 			}
@@ -64,6 +68,7 @@ func (w *world) judge(decisions []Decision) {
 			if s.live != d.Epoch {
 				w.t.Fatalf("%+v for %+v", d, *s)
 			}
+			s.told = s.told || d.Kind == Yield
 		case Drop:
 			if s.live != d.Epoch {
 				w.t.Fatalf("%+v for %+v", d, *s)
