@@ -97,6 +97,7 @@ func newer(t *testing.T, version uint16) string {
 // TestBadInputNoAgent runs programs of several threads and processes where no agent can be reached: it is said once by each
 // process that starts, they run unshared, and what they print is theirs.
 func TestBadInputNoAgent(t *testing.T) {
+	long(t)
 	b := bed(t, 1)
 	starts := program(t, "starts")
 	none, old, other, long := filepath.Join(b.AgentDir(), "none"), stale(t), newer(t, 3), "/"+strings.Repeat("x", 120)

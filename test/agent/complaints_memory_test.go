@@ -18,6 +18,7 @@ import (
 
 // TestComplaintNewEntryPoint has the manifest checked against all known symbols, and the check against new ones.
 func TestComplaintNewEntryPoint(t *testing.T) {
+	long(t)
 	if err := build("make", "-s", "-C", "../../shim", "OUT="+built.programs, "test-manifest"); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +94,7 @@ func TestComplaintSSHSession(t *testing.T) {
 // TestComplaintFalseOutOfMemory kills processes that allocate, again and again: the books never show less than nothing or more
 // than the limit, and each new process can have all of it.
 func TestComplaintFalseOutOfMemory(t *testing.T) {
+	long(t)
 	b := bed(t, 1)
 	answer := asked(t, b, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "churn", GPUs: []string{"0"}, Class: 1, Reserved: 4 * unit.GiB}})
 	join := func(arguments ...string) *bench.Program {

@@ -47,6 +47,7 @@ func allow(t *testing.T, mode os.FileMode, paths ...string) {
 // TestOtherUsers has programs of another user than the job's at its socket, and at the agent's own: the folders keep them out,
 // and where those are opened, the kernel's word of who they are does.
 func TestOtherUsers(t *testing.T) {
+	long(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to be another user")
 	}
@@ -187,6 +188,7 @@ func impostor(socket string, random *rand.Rand) (int, error) {
 
 // TestOtherAllocation has a client of one allocation speak of what is another's: nothing changes there.
 func TestOtherAllocation(t *testing.T) {
+	long(t)
 	b := bed(t, 1)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -116,3 +116,11 @@ func timed(t *testing.T) {
 		t.Skip("asserts times; skipped with -short and -race")
 	}
 }
+
+// long skips a test of many seconds in short runs, which are to take less than two minutes together.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long; skipped with -short")
+	}
+}
