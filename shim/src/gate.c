@@ -5,6 +5,7 @@
 
 #include "futex.h"
 #include "threads.h"
+#include "window.h"
 
 #define SLOTS 64 /* of a block of 8 KiB */
 
@@ -34,6 +35,7 @@ static void forget_work(struct weft_slot *slot) {
 static void give_back(void *value) {
     struct weft_slot *slot = value;
     weft_own_slot = NULL;
+    weft_window_cancel(slot); /* of a launch that the thread ended in */
     forget_work(slot);
     atomic_store_explicit(&slot->synced, slot->launches, memory_order_relaxed); /* it will synchronise no more */
     atomic_store_explicit(&slot->busy, 0, memory_order_release);
