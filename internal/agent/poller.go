@@ -16,7 +16,8 @@ import (
 // microseconds.
 type poller struct {
 	epoll, timer, wake int
-	ready              map[int]func(events uint32)
+	ready              map[int]watched
+	added              int32 // descriptors so far
 	events             [batch]unix.EpollEvent
 	armed              unit.Time
 
@@ -25,11 +26,17 @@ type poller struct {
 	closed bool
 }
 
+// watched is a descriptor. Its number may be another's before all events of a batch are served; the count of add may not.
+type watched struct {
+	count int32
+	f     func(events uint32)
+}
+
 // batch is how many descriptors are looked at before the others and the clock have their turn.
 const batch = 64
 
 func newPoller() (*poller, error) {
-	p := &poller{epoll: -1, timer: -1, wake: -1, ready: map[int]func(uint32){}, armed: unit.Never}
+	p := &poller{epoll: -1, timer: -1, wake: -1, ready: map[int]watched{}, armed: unit.Never}
 	var err error
 	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -49,20 +56,20 @@ func newPoller() (*poller, error) {
 	return p, nil
 }
 
-// add watches a descriptor until remove. f is called with what is ready; a descriptor's number may be another's by then
-// that was opened in its stead, so f must bear to find nothing there.
+// add watches a descriptor until remove. f is called with what is ready.
 func (p *poller) add(fd int, events uint32, f func(events uint32)) error {
-	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
+	p.added++
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd), Pad: p.added}); err != nil {
 		return fmt.Errorf("watch descriptor %d: %w", fd, err)
 	}
-	p.ready[fd] = f
+	p.ready[fd] = watched{p.added, f}
 	return nil
 }
 
 // watch changes what of a descriptor is watched.
 func (p *poller) watch(fd int, events uint32) {
 	// It fails for a descriptor that is not watched alone, which is then not to be heard of anyway.
-	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd), Pad: p.ready[fd].count})
 }
 
 // remove forgets a descriptor, and closes it.
@@ -82,8 +89,8 @@ func (p *poller) wait(until unit.Time, after func()) error {
 		return fmt.Errorf("wait for descriptors: %w", err)
 	}
 	for _, e := range p.events[:max(0, n)] {
-		if f := p.ready[int(e.Fd)]; f != nil {
-			f(e.Events)
+		if w := p.ready[int(e.Fd)]; w.f != nil && w.count == e.Pad {
+			w.f(e.Events)
 			after()
 		}
 	}
