@@ -19,7 +19,7 @@ need() { missing+=("$1"); echo "missing: $1, for $2"; }
 has "${browsers[@]}" || need chromium "looking at the HTML report in a browser"
 has_font || need fonts-dejavu-core "the text in that browser"
 has tmux || need tmux "what a terminal shows"
-{ has cc && has_static_libc && has_sanitisers; } || need build-essential "the C parts, their sanitised tests, the race detector"
+{ has make && has cc && has_static_libc && has_sanitisers; } || need build-essential "the C parts, their sanitised tests, the race detector"
 { has objdump && has readelf && has nm; } || need binutils "which symbols a library wants and has"
 has_python || need python3 "the tests of hooks and of the Python package (3.9 or newer)"
 { has pgrep && has pkill; } || need procps "finding the processes that a test started"
