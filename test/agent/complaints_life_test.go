@@ -35,7 +35,7 @@ func TestComplaintDeadlock(t *testing.T) {
 			}
 			if c.opens {
 				time.Sleep(100 * time.Millisecond) // a while of signals, or of being cancelled
-				_ = holder.Signal(15) // it runs on otherwise
+				_ = holder.Signal(15)              // it runs on otherwise
 			}
 			took := eventually(t, 4*time.Second, "it ends", p.Ended)
 			if code := ends(t, p); code != want {
