@@ -159,7 +159,7 @@ func TestCases(t *testing.T) {
 	t.Run("B07", func(t *testing.T) {
 		want := uuid(t, b, 2)
 		for _, how := range []string{"nothing", "zero", "three", "all", "order", "empty", "nvall"} {
-			out := run(t, &bench.Job{Name: "which", GPUs: "2"}, "/usr/bin/env", "python3", filepath.Join(cases, "B07/which_gpu.py"), how)
+			out := run(t, &bench.Job{Name: "which", GPUs: "2"}, "/usr/bin/env", "python3", filepath.Join(cases, "B07", "which_gpu.py"), how)
 			if strings.Count(out, "uuid ") > 1 || strings.Contains(out, "uuid ") && !strings.Contains(out, want) {
 				t.Errorf("placed on %s: %s", want, out)
 			}
@@ -173,7 +173,7 @@ func TestCases(t *testing.T) {
 		}
 		defer func() { _ = neighbour.Signal(15); _ = neighbour.Wait() }() // ended, as wanted
 		eventually(t, 10*time.Second, "the neighbour holds memory", func() bool { return used(t, b) > 1<<30 })
-		out := run(t, &bench.Job{Name: "view", GPUs: "3", Reserved: "3GiB"}, "/usr/bin/env", "python3", filepath.Join(cases, "B08/nvml_view.py"))
+		out := run(t, &bench.Job{Name: "view", GPUs: "3", Reserved: "3GiB"}, "/usr/bin/env", "python3", filepath.Join(cases, "B08", "nvml_view.py"))
 		for _, want := range []string{"devices 1\n", "v1 total=3072 ", "| v2 rc=0 total=3072 ", " total=3072 MiB"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in:\n%s", want, out)
@@ -187,7 +187,7 @@ func TestCases(t *testing.T) {
 	})
 	t.Run("B12", func(t *testing.T) {
 		library := filepath.Join(t.TempDir(), "libneighbour.so")
-		if err := build("cc", "-shared", "-fPIC", filepath.Join(cases, "B12/neighbour.c"), "-o", library, "-ldl"); err != nil {
+		if err := build("cc", "-shared", "-fPIC", filepath.Join(cases, "B12", "neighbour.c"), "-o", library, "-ldl"); err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range [][]string{

@@ -10,7 +10,7 @@ import (
 
 // two are training jobs of 10 GiB always and 10 GiB more within an iteration, on a GPU that holds 22.5 GiB or so: their
 // peaks do not fit together, their troughs do.
-func two(b *bench.Bed, t *testing.T, seconds string, job func(name string) *bench.Job) []*bench.Program {
+func two(t *testing.T, b *bench.Bed, seconds string, job func(name string) *bench.Job) []*bench.Program {
 	t.Helper()
 	ctx := soon(t)
 	var list []*bench.Program
@@ -39,7 +39,7 @@ func TestHandoverPays(t *testing.T) {
 		return p
 	}())
 	sum, stalls := 0.0, 0.0
-	for _, p := range two(b, t, "8", func(name string) *bench.Job {
+	for _, p := range two(t, b, "8", func(name string) *bench.Job {
 		return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB", Cooperates: true}
 	}) {
 		got := final(t, p)
@@ -54,7 +54,7 @@ func TestHandoverPays(t *testing.T) {
 		t.Errorf("together %.2f times the rate of one alone: handing over gains nothing against waiting", sum/alone.Rate)
 	}
 	failed := 0
-	for _, p := range two(b, t, "8", func(string) *bench.Job { return nil }) {
+	for _, p := range two(t, b, "8", func(string) *bench.Job { return nil }) {
 		if err := p.Wait(); err != nil && strings.Contains(p.Errors.String(), "OUT_OF_MEMORY") {
 			failed++
 		}
@@ -68,7 +68,7 @@ func TestHandoverPays(t *testing.T) {
 // TestPoolWaits has a job that finds the pool empty: it waits, is counted as stalled, and goes on; nobody dies.
 func TestPoolWaits(t *testing.T) {
 	b := bed(t, 1)
-	for _, p := range two(b, t, "4", func(name string) *bench.Job {
+	for _, p := range two(t, b, "4", func(name string) *bench.Job {
 		return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB", Cooperates: true}
 	}) {
 		if got := final(t, p); got.Iterations == 0 {

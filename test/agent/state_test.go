@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -76,7 +75,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // descriptors is how many files a process has open.
 func descriptors(t *testing.T, pid int) int {
 	t.Helper()
-	list, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(pid), "fd"))
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
