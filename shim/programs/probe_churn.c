@@ -42,7 +42,8 @@ enum family { PLAIN, PITCH, ASYNC, CREATE, ARRAY, FAMILIES };
 enum {
 	PIECES = 24,
 	UNIT = 2 << 20,   /* sizes are multiples: no way of allocating rounds them */
-	ROW = 16384,      /* texels of an array's row: below what the driver takes, as their number then is */
+	ROW = 16384,      /* texels of an array's row */
+	ROWS = 65535,     /* of an array, at most */
 	TEXEL = 16,       /* bytes: four floats */
 	STALL_NS = 1000000, /* an allocation that takes longer waited for others */
 };
@@ -104,6 +105,8 @@ static void allocate(struct churn *c) {
 	if (c->count == PIECES || room == 0)
 		return;
 	struct piece piece = {.family = (enum family)below(c, FAMILIES), .bytes = (1 + below(c, room)) * UNIT};
+	if (piece.family == ARRAY && piece.bytes / ROW / TEXEL > ROWS)
+		piece.family = PLAIN;
 	uint64_t before = clock_ns();
 	CUresult result = give(c, &piece);
 	uint64_t spent = clock_ns() - before;

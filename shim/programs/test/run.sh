@@ -93,6 +93,14 @@ expect 0 "$probe" memory --most 256MiB
 [[ $(number allocated_bytes "$work/out") == 268435456 && $(number free_bytes "$work/out") == $(number free_after_bytes "$work/out") ]] ||
   fail "memory: $(cat "$work/out")"
 
+expect 0 "$probe" churn --schedules 50 --peak 512MiB
+[[ $(number out_of_memory "$work/out") == 0 && $(number schedules "$work/out") == 50 && $(number highest_bytes "$work/out") -le 536870912 ]] ||
+  fail "churn alone: $(cat "$work/out")"
+expect 0 "$probe" churn --schedules 50 --peak 30GiB
+holds "$(number out_of_memory "$work/out") > 0" || fail "churn beyond the GPU: $(cat "$work/out")"
+expect 0 "$probe" storm --processes 8 --hold-s 0.5
+[[ $(number failed "$work/out") == 0 ]] && holds "$(number open_p50_ms "$work/out") > 0" || fail "storm: $(cat "$work/out")"
+
 # conformance: all is well here, and the checks of a limit fail where nobody enforces one.
 expect 0 "$out/conformance"
 grep '^not ok' "$work/out" >&2 || true
