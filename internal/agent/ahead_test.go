@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weft.dev/weft/internal/arbiter"
 	"weft.dev/weft/internal/wire"
 )
@@ -28,13 +30,26 @@ func (p *process) obey() {
 	}
 }
 
+// obeys has the process obey beside the test, until the test ends.
+func (p *process) obeys() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.obey()
+	}()
+	p.Cleanup(func() {
+		_ = unix.Shutdown(p.fd, unix.SHUT_RDWR) // closing it would not wake who waits
+		<-done
+	})
+}
+
 // TestCrossing: a job that asks for what was granted to it ahead at that moment has waited, and what it lost by that is booked.
 func TestCrossing(t *testing.T) {
 	r := start(t, Options{Arbiter: arbiter.Options{Loss: 0.9}})
 	high := hello(t, r.job(Spec{Name: "high"}).Socket, wire.Hello{GPUs: 1})
 	low := hello(t, r.job(Spec{Name: "low", Class: Class(arbiter.BestEffort)}).Socket, wire.Hello{GPUs: 1})
 	held := high.request()
-	go low.obey()
+	low.obeys()
 	for range 100 {
 		expect[*wire.Yield](high)
 		time.Sleep(2 * time.Millisecond) // a job that returns the token as soon as it is asked was in a gap already
