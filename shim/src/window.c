@@ -98,12 +98,17 @@ static void wait_for_oldest(struct weft_window *w) {
     pthread_mutex_lock(&all.lock);
 }
 
+/* A window may be lifted while launches wait for it. */
+static bool has_room(const struct weft_window *w, bool known) {
+    return !all.bound || (w->tail - w->head < MARKS && w->outstanding < (known ? all.bound : 1));
+}
+
 /* Waits until less than the window is outstanding, with the lock held but for the pauses: so at most the window and one
  * launch are at any time, and one launch can follow another without a pause. A launch of unknown cost waits for all others. */
 static void wait_for_room(struct weft_window *w, CUcontext context, bool known) {
     while (w->context == context) {
         reap(w);
-        if (w->tail - w->head < MARKS && w->outstanding < (known ? all.bound : 1))
+        if (has_room(w, known))
             return;
         wait_for_oldest(w);
     }
