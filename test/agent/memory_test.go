@@ -8,8 +8,8 @@ import (
 	"weft.dev/weft/internal/bench"
 )
 
-// two are training jobs of 10 GiB always and 10 GiB more within an iteration, on a GPU that holds 22.5 GiB or so: their
-// peaks do not fit together, their troughs do.
+// two are training jobs of 4 GiB always and 8 GiB more within an iteration, beside what a context takes, on a GPU that holds
+// 22.5 GiB: their peaks do not fit together, their troughs do.
 func two(t *testing.T, b *bench.Bed, seconds string, job func(name string) *bench.Job) []*bench.Program {
 	t.Helper()
 	ctx := soon(t)

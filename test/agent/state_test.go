@@ -62,6 +62,20 @@ func eventually(t *testing.T, within time.Duration, what string, holds func() bo
 	return time.Since(begin)
 }
 
+// attempt makes up to three tries, for what is asserted of times: whatever else the machine does can only make them worse.
+// Every failed try is shown.
+func attempt(t *testing.T, try func() error) {
+	t.Helper()
+	var err error
+	for range 3 {
+		if err = try(); err == nil {
+			return
+		}
+		t.Logf("this time: %v", err)
+	}
+	t.Error(err)
+}
+
 // sleep waits unless the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {

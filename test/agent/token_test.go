@@ -74,15 +74,18 @@ func TestShares(t *testing.T) {
 	timed(t)
 	b := bed(t, 1)
 	for _, weights := range [][]int{{1, 1}, {3, 1}} {
-		shares, err := bench.MeasureShares(soon(t), b, weights, 5*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		worst := bench.ShareError(weights, shares)
-		t.Logf("weights %v: shares %.4f, error %.2f %%", weights, shares, 100*worst)
-		if worst > 0.03 {
-			t.Errorf("weights %v: shares %.4f are off by %.1f %%, above 3 %%", weights, shares, 100*worst)
-		}
+		attempt(t, func() error {
+			shares, err := bench.MeasureShares(soon(t), b, weights, 5*time.Second)
+			if err != nil {
+				return err
+			}
+			worst := bench.ShareError(weights, shares)
+			t.Logf("weights %v: shares %.4f, error %.2f %%", weights, shares, 100*worst)
+			if worst > 0.03 {
+				return fmt.Errorf("weights %v: shares %.4f are off by %.1f %%, above 3 %%", weights, shares, 100*worst)
+			}
+			return nil
+		})
 	}
 	held(t, b)
 }
@@ -91,15 +94,18 @@ func TestPreemption(t *testing.T) {
 	timed(t)
 	b := bed(t, 1)
 	for _, kernel := range []time.Duration{200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
-		p, err := bench.MeasurePreemption(soon(t), b, kernel, 5*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		limit := p.Window + kernel.Seconds()*1e3 + 1
-		t.Logf("kernels of %v: p50 %.2f, p99 %.2f, max %.2f ms of %d; window %.2f ms, limit %.2f ms", kernel, p.P50, p.P99, p.Max, p.Count, p.Window, limit)
-		if p.P99 > limit {
-			t.Errorf("kernels of %v: p99 is %.2f ms, above window %.2f + kernel + 1 ms", kernel, p.P99, p.Window)
-		}
+		attempt(t, func() error {
+			p, err := bench.MeasurePreemption(soon(t), b, kernel, 5*time.Second)
+			if err != nil {
+				return err
+			}
+			limit := p.Window + kernel.Seconds()*1e3 + 1
+			t.Logf("kernels of %v: p50 %.2f, p99 %.2f, max %.2f ms of %d; window %.2f ms, limit %.2f ms", kernel, p.P50, p.P99, p.Max, p.Count, p.Window, limit)
+			if p.P99 > limit {
+				return fmt.Errorf("kernels of %v: p99 is %.2f ms, above window %.2f + kernel + 1 ms", kernel, p.P99, p.Window)
+			}
+			return nil
+		})
 	}
 	held(t, b)
 }
@@ -116,17 +122,18 @@ func TestPriority(t *testing.T) {
 		{100 * time.Millisecond, 8 * time.Second, 0.20},
 		{500 * time.Millisecond, 20 * time.Second, 0.20},
 	} {
-		p, err := bench.MeasurePriority(soon(t), b, c.iteration, 0.3, c.length)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("iterations of %v with gaps of 30 %%: high loses %.2f %%, low has %.1f %%", c.iteration, 100*p.Loss, 100*p.LowRate)
-		if p.Loss >= 0.05 {
-			t.Errorf("iterations of %v: the high job loses %.2f %%, 5 %% or more", c.iteration, 100*p.Loss)
-		}
-		if p.LowRate < c.low {
-			t.Errorf("iterations of %v: the low job has %.1f %% of its rate alone, below %.0f %%", c.iteration, 100*p.LowRate, 100*c.low)
-		}
+		attempt(t, func() error {
+			p, err := bench.MeasurePriority(soon(t), b, c.iteration, 0.3, c.length)
+			if err != nil {
+				return err
+			}
+			t.Logf("iterations of %v with gaps of 30 %%: high loses %.2f %%, low has %.1f %%", c.iteration, 100*p.Loss, 100*p.LowRate)
+			if p.Loss >= 0.05 || p.LowRate < c.low {
+				return fmt.Errorf("iterations of %v: the high job loses %.2f %%, want under 5 %%; the low one has %.1f %% of its rate alone, want at least %.0f %%",
+					c.iteration, 100*p.Loss, 100*p.LowRate, 100*c.low)
+			}
+			return nil
+		})
 	}
 	held(t, b)
 }
@@ -136,16 +143,19 @@ func TestSaturatedHigh(t *testing.T) {
 	timed(t)
 	for _, minimum := range []string{"0", "0.1"} {
 		b := bed(t, 1, "--minimum", minimum)
-		p, err := bench.MeasurePriority(soon(t), b, 20*time.Millisecond, 0, 4*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("minimum %s: a saturated high job loses %.2f %%, the low one has %.1f %%", minimum, 100*p.Loss, 100*p.LowRate)
-		switch {
-		case minimum == "0" && p.Loss > 0.02:
-			t.Errorf("without a minimum the saturated job loses %.2f %%", 100*p.Loss)
-		case minimum != "0" && (p.LowRate < 0.07 || p.LowRate > 0.13):
-			t.Errorf("with a minimum of %s the low job has %.1f %%", minimum, 100*p.LowRate)
-		}
+		attempt(t, func() error {
+			p, err := bench.MeasurePriority(soon(t), b, 20*time.Millisecond, 0, 4*time.Second)
+			if err != nil {
+				return err
+			}
+			t.Logf("minimum %s: a saturated high job loses %.2f %%, the low one has %.1f %%", minimum, 100*p.Loss, 100*p.LowRate)
+			switch {
+			case minimum == "0" && p.Loss > 0.02:
+				return fmt.Errorf("without a minimum the saturated job loses %.2f %%", 100*p.Loss)
+			case minimum != "0" && (p.LowRate < 0.07 || p.LowRate > 0.13):
+				return fmt.Errorf("with a minimum of %s the low job has %.1f %%", minimum, 100*p.LowRate)
+			}
+			return nil
+		})
 	}
 }
