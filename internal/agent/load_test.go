@@ -142,6 +142,7 @@ func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, ho
 	for {
 		select {
 		case <-stop:
+			give() // before it hangs up, and the agent takes the token from it
 			return session, turns
 		default:
 		}
