@@ -81,7 +81,7 @@ func TestSchedules(t *testing.T) {
 // holds, by what the processes themselves see.
 func TestRestartUnderLoad(t *testing.T) {
 	o := quick
-	o.Settle = 50 * time.Millisecond
+	o.Settle, o.MaxDrain = 5*time.Second, 5*time.Second // a holder that is given up as too slow would see another hold
 	r := start(t, Options{Arbiter: o})
 	var holder sync.Mutex
 	stop := make(chan struct{})
@@ -164,6 +164,8 @@ func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, ho
 			}
 			*epoch = m.Epoch
 			turns++
+		case *wire.Ping:
+			_ = p.trySend(&wire.Pong{})
 		case *wire.Drop, *wire.Yield:
 			if e := *epoch; e > 0 {
 				give()
