@@ -110,7 +110,7 @@ func shareStage(ctx context.Context, b *Bed, s Scale, r *Result) error {
 }
 
 func priorityStage(ctx context.Context, b *Bed, s Scale, r *Result) error {
-	p, err := MeasurePriority(ctx, b, 20*time.Millisecond, 0.25, 2*s.run())
+	p, err := MeasurePriority(ctx, b, 20*time.Millisecond, 0.3, 2*s.run())
 	if err == nil {
 		r.HighLoss, r.LowRate = &p.Loss, &p.LowRate
 	}

@@ -507,8 +507,13 @@ bool weft_token_give(void) {
 /* A process that ends with the token gives it back itself, where the work is done or all but done. */
 void weft_token_exit(void) {
     lock();
+    int64_t now = weft_now(), until = now + LAST_WAIT;
     if (token.state == OPEN && token.epoch != ALONE)
-        release_if_quiet(weft_now(), LAST_WAIT);
+        release_if_quiet(now, LAST_WAIT);
+    while (token.state == DRAINING && now < until) { /* its last context is gone already */
+        drain(now);
+        now = weft_now();
+    }
     unlock();
 }
 
