@@ -9,9 +9,13 @@ import (
 // Preemption is how long a high job waits beside a saturated low one whenever it comes back.
 type Preemption struct {
 	P50, P99, Max float64 // ms, from the wish to launch until the launch returned
-	Window        float64 // ms, what the agent told the low job last
+	Window        float64 // ms, the widest that the agent allowed the low job meanwhile
 	Count         int
 }
+
+// firstWindow is the window that a job starts with which a higher class may interrupt, in ms (docs/arbiter.md). The agent narrows
+// it after each slice that made the higher job wait, and widens it again up to this.
+const firstWindow = 0.5
 
 // MeasurePreemption wakes a guaranteed job beside a besteffort one that always has kernels, after gaps that nobody can
 // foresee: of any length up to 20 ms.
@@ -27,6 +31,7 @@ func MeasurePreemption(ctx context.Context, b *Bed, kernel, length time.Duration
 		return Preemption{}, err
 	}
 	s := samples[0]
+	stats.WindowMS = max(stats.WindowMS, firstWindow)
 	return Preemption{s.LaunchP50 / 1e3, s.LaunchP99 / 1e3, s.LaunchMax / 1e3, stats.WindowMS, s.Count}, nil
 }
 

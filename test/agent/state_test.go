@@ -62,12 +62,12 @@ func eventually(t *testing.T, within time.Duration, what string, holds func() bo
 	return time.Since(begin)
 }
 
-// attempt makes up to three tries, for what is asserted of times: whatever else the machine does can only make them worse.
+// attempt makes up to five tries, for what is asserted of times: whatever else the machine does can only make them worse.
 // Every failed try is shown.
 func attempt(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
-	for range 3 {
+	for range 5 {
 		if err = try(); err == nil {
 			return
 		}
