@@ -235,15 +235,16 @@ func (s *session) hold(epoch uint64) {
 	}
 }
 
-// stampOf is what the launches of a session are known by: for a rank that comes back while others of its job hold the token,
-// the same as for those.
+// stampOf is what the launches of a session are known by: the newest epoch there is, as a process that says what it held before
+// a restart may hold it again after others did; for a rank that comes back while others of its job hold the token, the same
+// as for those.
 func (s *session) stampOf(epoch uint64) uint64 {
 	for _, other := range s.alloc.sessions {
 		if other != s && other.token.epoch > 0 {
 			return other.token.stamp
 		}
 	}
-	return epoch
+	return max(epoch, s.a.arb.Epoch())
 }
 
 // want books whether the session, known to the arbiter, waits for the token.
