@@ -190,9 +190,6 @@ void weft_stream_quit(CUstream stream) {
     pthread_mutex_unlock(&streams.lock);
 }
 
-/* The next launch into the stream makes an entry again. */
-void weft_stream_back(CUstream stream) { (void)stream; }
-
 void weft_context_quit(CUcontext context) {
     struct weft_scope scope;
     if (!weft_driver.context_get)

@@ -10,18 +10,16 @@ bool weft_stream_captured(CUstream stream) {
 }
 
 /* Follows the driver's call that was to begin a capture, before which the session quit the stream. */
-static CUresult begun(CUresult result, CUstream stream) {
+static CUresult begun(CUresult result) {
     if (result == CUDA_SUCCESS)
         atomic_fetch_add_explicit(&weft_captures, 1, memory_order_acq_rel);
-    else
-        weft_stream_back(stream);
     return result;
 }
 
 #define BEGIN(name, parameters, given, arguments)                                                                      \
     HOOK(name, WEFT_OPEN parameters) {                                                                                 \
         weft_stream_quit(given);                                                                                       \
-        return begun(REAL(name) arguments, given);                                                                     \
+        return begun(REAL(name) arguments);                                                                            \
     }
 #define BEGIN_BOTH(name, parameters, arguments)                                                                        \
     BEGIN(name, parameters, stream, arguments)                                                                         \
@@ -40,12 +38,10 @@ BEGIN_BOTH(cuStreamBeginRecaptureToGraph,
 /* A capture also ends when its end is reported as an error; it goes on where another thread began it. */
 #define END(name, given)                                                                                               \
     HOOK(name, CUstream stream, CUgraph *graph) {                                                                      \
-        bool before = weft_stream_captured(given);                                               \
+        bool before = weft_stream_captured(given);                                                                     \
         CUresult result = REAL(name)(stream, graph);                                                                   \
-        if (before && !weft_stream_captured(given)) {                                             \
-            atomic_fetch_sub_explicit(&weft_captures, 1, memory_order_acq_rel);                                      \
-            weft_stream_back(given);                                                                                   \
-        }                                                                                                              \
+        if (before && !weft_stream_captured(given))                                                                    \
+            atomic_fetch_sub_explicit(&weft_captures, 1, memory_order_acq_rel);                                        \
         return result;                                                                                                 \
     }
 
@@ -56,9 +52,7 @@ static CUresult destroy(weft_type_cuStreamBeginCapture *call, CUstream stream) {
     bool capturing = weft_capturing(stream);
     weft_stream_quit(stream);
     CUresult result = call(stream);
-    if (result != CUDA_SUCCESS)
-        weft_stream_back(stream);
-    else if (capturing)
+    if (result == CUDA_SUCCESS && capturing)
         atomic_fetch_sub_explicit(&weft_captures, 1, memory_order_acq_rel);
     return result;
 }

@@ -48,10 +48,9 @@ void weft_launch_end(CUstream stream, enum weft_work kind, const void *key, bool
 void weft_synced(CUstream stream);
 void weft_synced_all(void);
 
-/* A stream begins or ends capture, or is destroyed: the session records no event on it from the first call on, until the
- * second. weft_stream_quit returns after work launched on the stream so far can be waited for without it. */
+/* A stream begins capture or is destroyed: the session records no event on it from now on, until the next launch into it
+ * comes here. Returns after work launched on the stream so far can be waited for without it. */
 void weft_stream_quit(CUstream stream);
-void weft_stream_back(CUstream stream);
 
 /* Memory. A charge waits until the pool lends or the allocation's limit forbids it, and returns CUDA_SUCCESS with a handle
  * for the release, or CUDA_ERROR_OUT_OF_MEMORY. The caller charges before it asks the driver, and releases when the driver

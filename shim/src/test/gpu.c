@@ -257,8 +257,6 @@ void gpu_capture(CUstream stream, bool on) {
     if (on)
         weft_stream_quit(stream);
     gpu_join_capture(stream, on);
-    if (!on)
-        weft_stream_back(stream);
 }
 
 void gpu_join_capture(CUstream stream, bool on) {
