@@ -80,7 +80,7 @@ func (c *execCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	environment, err := jobEnvironment(os.Environ(), folder, dir)
+	environment, err := agent.Environment(os.Environ(), folder, dir)
 	if err != nil {
 		return troubled(err)
 	}
@@ -144,42 +144,6 @@ func memoryOr(b *unit.Bytes, otherwise unit.Bytes) unit.Bytes {
 		return otherwise
 	}
 	return *b
-}
-
-// jobEnvironment is the environment of a job: its own, with the library preloaded after what it preloads itself, and with
-// what the allocation's folder names.
-func jobEnvironment(environment []string, libraries, allocation string) ([]string, error) {
-	set := func(name string, value func(old string) string) {
-		prefix := name + "="
-		i := slices.IndexFunc(environment, func(v string) bool { return strings.HasPrefix(v, prefix) })
-		if i < 0 {
-			environment = append(environment, prefix+value(""))
-			return
-		}
-		environment[i] = prefix + value(environment[i][len(prefix):])
-	}
-	library := filepath.Join(libraries, "libweft.so")
-	set("WEFT_SOCKET", func(string) string { return filepath.Join(allocation, agent.SocketName) })
-	set("LD_PRELOAD", func(own string) string {
-		if slices.Contains(strings.FieldsFunc(own, func(r rune) bool { return r == ':' || r == ' ' }), library) {
-			return own
-		}
-		return strings.TrimPrefix(own+":"+library, ":")
-	})
-	text, err := os.ReadFile(filepath.Join(allocation, agent.EnvName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		set(name, func(own string) string {
-			if name == "LD_LIBRARY_PATH" && own != "" {
-				return value + ":" + own
-			}
-			return value
-		})
-	}
-	return environment, nil
 }
 
 // warn says where a program will lose the preloaded library, as far as its file tells.

@@ -73,6 +73,7 @@ type Job struct {
 	Rate       float64     `json:"iterations_per_s"`
 	Overruns   uint64      `json:"overruns"`
 	Refused    uint64      `json:"refused_allocations"`
+	Waited     float64     `json:"token_wait_s"` // for the token, all its sessions together
 	Wait       Quantiles   `json:"token_wait"`
 	Hold       Quantiles   `json:"token_hold"`
 	Preemption Quantiles   `json:"token_preemption"`
@@ -109,6 +110,7 @@ type GPUState struct {
 	PoolFree    unit.Bytes `json:"pool_free_bytes"`
 	Waiting     int        `json:"waiting"` // requests, for the pool
 	Residents   []uint64   `json:"residents"`
+	Holder      uint64     `json:"holder,omitempty"` // the allocation that has the token
 	Held        float64    `json:"token_held_s"`
 	Utilisation float64    `json:"utilisation_fraction"` // as the driver says
 	XID         *uint64    `json:"xid"`
@@ -146,7 +148,7 @@ func (al *allocation) describe(now unit.Time) Job {
 	j := Job{
 		ID: al.id, Name: al.spec.Name, Class: al.spec.Class, Weight: al.spec.Weight, UID: al.spec.UID, Cooperates: al.spec.Cooperates,
 		Socket: al.socket(), Age: now.Sub(al.born).Seconds(), Held: usage.Held.Seconds(), Used: usage.Used.Seconds(), Lost: usage.Lost.Seconds(), Launches: t.launches,
-		Iterations: t.iterations, Rate: t.rate(), Overruns: t.overruns, Refused: t.refused, Wait: quantiles(&t.wait), Hold: quantiles(&t.hold),
+		Iterations: t.iterations, Rate: t.rate(), Overruns: t.overruns, Refused: t.refused, Waited: al.waited(now).Seconds(), Wait: quantiles(&t.wait), Hold: quantiles(&t.hold),
 		Preemption: quantiles(&t.preemption), PIDs: []int{},
 	}
 	for _, s := range al.sessions {
@@ -168,6 +170,17 @@ func (al *allocation) describe(now unit.Time) Job {
 	return j
 }
 
+// waited is the time that sessions waited for the token, with the waits that last.
+func (al *allocation) waited(now unit.Time) time.Duration {
+	sum := al.tally.wait.sum
+	for _, s := range al.sessions {
+		if s.token.wants && s.token.asked > 0 {
+			sum += now.Sub(s.token.asked)
+		}
+	}
+	return sum
+}
+
 // state collects what is known of a GPU.
 func (g *gpu) state(a *Agent, now unit.Time) GPUState {
 	s := GPUState{GPU: g.number, UUID: g.UUID.String(), Name: g.Name, PCI: g.PCI, Usable: g.Usable, Waiting: g.ledger.Waiting(), Residents: []uint64{},
@@ -185,6 +198,11 @@ func (g *gpu) state(a *Agent, now unit.Time) GPUState {
 		}
 	}
 	slices.Sort(s.Residents)
+	for holder := range a.holders {
+		if slices.Contains(holder.token.gpus, g.number) {
+			s.Holder = holder.alloc.id
+		}
+	}
 	for pid, bytes := range g.foreign {
 		s.Foreign = append(s.Foreign, Escaped{pid, g.number, bytes})
 	}

@@ -23,6 +23,9 @@ var architecture = []row{
 	{pkg: "internal/plan", pure: true, may: upTo("unit", "cluster")},
 	{pkg: "internal/placement", pure: true, may: upTo("unit", "cluster", "profile", "interference", "plan"),
 		libs: []string{"github.com/google/btree", "gonum.org/v1/gonum"}},
+	{pkg: "internal/box", pure: true, may: upTo("unit", "cluster", "plan")}, // the words of one shared machine
+	{pkg: "internal/estimate", pure: true, may: append(upTo("catalogue"), decisions...)},
+	{pkg: "internal/dispatch", pure: true, may: append(upTo("box"), decisions...)},
 	{pkg: "internal/policy", pure: true, may: decisions, libs: []string{"github.com/google/btree"}},
 	{pkg: "internal/arbiter", pure: true, may: upTo("unit")},
 	{pkg: "internal/trace", pure: true, may: upTo("unit", "cluster")},
@@ -35,6 +38,11 @@ var architecture = []row{
 	{pkg: "internal/wire"}, // the protocol between the shim and the agent
 	{pkg: "internal/device", may: upTo("unit"), libs: []string{"github.com/NVIDIA/go-nvml"}},
 	{pkg: "internal/agent", may: upTo("unit", "arbiter", "ledger", "wire", "device"), libs: []string{"golang.org/x/sys"}},
+	{pkg: "internal/config", may: upTo("unit", "trace", "box"), libs: []string{"sigs.k8s.io/yaml", "go.yaml.in/yaml"}},
+	{pkg: "internal/shepherd", may: upTo("unit", "box"), libs: []string{"golang.org/x/sys"}}, // the process over one job
+	{pkg: "internal/local", may: append(upTo("box", "estimate", "dispatch", "agent", "shepherd", "arbiter", "device", "catalogue"), decisions...),
+		libs: []string{"go.etcd.io/bbolt", "golang.org/x/sys"}},
+	{pkg: "internal/web", may: upTo("unit", "plan", "box", "local", "shepherd"), libs: []string{"github.com/prometheus", "golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
 	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                     // what weft costs on a GPU, with real processes
 	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}}, // emulated GPUs and their broker
