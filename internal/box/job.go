@@ -58,6 +58,7 @@ type Spec struct {
 	Priority   int           `json:"priority"`
 	GPUs       int           `json:"gpus"`                   // its gang: one worker on each
 	Memory     unit.Bytes    `json:"memory_bytes,omitempty"` // of each GPU; 0 takes the profile's, or a quarter of the GPU
+	Reserved   unit.Bytes    `json:"reserved_bytes,omitempty"` // of it, what is always its own where it hands memory over; 0 takes the profile's, or all
 	Profile    string        `json:"profile,omitempty"`      // "model:batch" of the catalogue, or a name that this machine learned
 	Cooperate  bool          `json:"cooperate,omitempty"`    // it hands unused memory over at its iterations
 	Migratable bool          `json:"migratable,omitempty"`   // SIGTERM makes it write a checkpoint, from which the same command goes on
@@ -116,6 +117,7 @@ type Job struct {
 	Below     float64     `json:"below_floor_s"` // time that it was observed below its floor
 	Windows   int         `json:"windows"`       // observations so far
 	Busy      *float64    `json:"busy_fraction"` // share of the time alone with work on the GPU, as far as is known
+	TokenWait *float64    `json:"token_wait_ms"` // p99 of its waits for the token, of the last minute or so
 
 	Reason    *Reason    `json:"reason"`    // of waiting
 	Operation *Operation `json:"operation"` // the last one

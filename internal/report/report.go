@@ -28,6 +28,12 @@ const (
 	yellow = "33"
 )
 
+// Marked is a text with its mark, as a cell of a Table has it: coloured where the screen is, and with its sign.
+func (s Screen) Marked(text string, m Mark) string { return s.paint(m.attribute(), text+m.sign()) }
+
+// Columns is how many columns the screen has.
+func (s Screen) Columns() int { return s.width() }
+
 func (s Screen) paint(attribute, text string) string {
 	if !s.Color || attribute == "" || text == "" {
 		return text

@@ -28,6 +28,7 @@ type Column struct {
 	Number  bool   // aligned right, as numbers are; otherwise left
 	Wide    bool   // only shown from WideWidth columns on
 	Shrink  bool   // may be shortened to fit the screen: names, never ids, reasons or numbers
+	Keep    int    // of Wide ones: the greater, the later it is left out
 }
 
 // Cell is one value as text. A value that does not exist is None.
@@ -59,8 +60,8 @@ const (
 )
 
 // Write writes the table, its titles first. Below WideWidth the Wide columns are left out. While the rest is wider than
-// the screen, Shrink columns are shortened, leftmost first, and then Wide columns are left out, rightmost first; what
-// is still too wide is written in full.
+// the screen, Shrink columns are shortened, Wide ones first, then leftmost first; and then Wide columns are left out, those with
+// the least Keep first, of equals the rightmost; what is still too wide is written in full.
 //
 // A sign (*, !) hangs behind its cell, so that digits stay below digits. Where it would come nearer than two blanks to
 // the next column, that column moves one to the right. The time is linear in the number of cells.
@@ -161,25 +162,31 @@ func (l *layout) fit(width int) bool {
 		}
 	}
 	over += tail // the sign behind the last column
-	for _, i := range l.shown {
-		if l.table.Columns[i].Shrink && over > 0 {
-			cut := max(min(over, l.width[i]-leastName), 0)
-			l.width[i] -= cut
-			over -= cut
+	for _, wide := range []bool{true, false} {
+		for _, i := range l.shown {
+			if column := l.table.Columns[i]; column.Shrink && column.Wide == wide && over > 0 {
+				cut := max(min(over, l.width[i]-leastName), 0)
+				l.width[i] -= cut
+				over -= cut
+			}
 		}
 	}
 	return over <= 0
 }
 
-// dropWide leaves the rightmost Wide column out, if there is one.
+// dropWide leaves one Wide column out, if there is one.
 func (l *layout) dropWide() bool {
-	for n := len(l.shown) - 1; n >= 0; n-- {
-		if l.table.Columns[l.shown[n]].Wide {
-			l.shown = append(l.shown[:n], l.shown[n+1:]...)
-			return true
+	drop := -1
+	for n, i := range l.shown {
+		if c := l.table.Columns[i]; c.Wide && (drop < 0 || c.Keep <= l.table.Columns[l.shown[drop]].Keep) {
+			drop = n
 		}
 	}
-	return false
+	if drop < 0 {
+		return false
+	}
+	l.shown = slices.Delete(l.shown, drop, drop+1)
+	return true
 }
 
 // line writes one row. Blanks at its end are left out.

@@ -61,8 +61,7 @@ type cell struct {
 // reads only its arguments: the same study gives the same bytes. It returns the error of w.
 func HTML(w io.Writer, s Study) error {
 	sum := sha256.Sum256([]byte(script))
-	v := view{Study: s, Sheet: template.CSS(sheet), Script: template.JS(script), Compared: compared(s),
-		Figures: []figure{completion(s.Runs), usage(s.Runs), slowdown(s.Runs), strips(s.Runs)},
+	v := view{Study: s, Sheet: template.CSS(sheet), Script: template.JS(script), Compared: compared(s), Figures: figures(s.Runs),
 		Policy: fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-%s'",
 			base64.StdEncoding.EncodeToString(sum[:]))}
 	for _, x := range s.Excluded {
@@ -74,6 +73,15 @@ func HTML(w io.Writer, s Study) error {
 	}
 	_, err := b.WriteTo(w)
 	return err
+}
+
+// figures are the charts of runs; that of rates only where some are given.
+func figures(runs []Run) []figure {
+	list := []figure{completion(runs), usage(runs), slowdown(runs)}
+	if len(longest(runs)) > 0 {
+		list = append(list, rates(runs))
+	}
+	return append(list, strips(runs))
 }
 
 func compared(s Study) table {

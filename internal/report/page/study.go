@@ -27,6 +27,7 @@ type Run struct {
 	Usage      []Step    // GPUs in use, in order of time
 	Slowdowns  []float64 // run time over standalone run time of every finished job, at least 1. NaN is left out
 	Floor      float64   // the floor of the jobs as a share of standalone speed, in (0, 1]; 0 when they have none or several
+	Rates      []Rate    // what each job kept of its speed, the same jobs in the same order in each run; nil where it is not shown
 	Bars       []Bar     // stays of workers on GPUs, in any order
 	GPUNames   []string  // name of each GPU by index; one without a name is "gpu N"
 }

@@ -30,6 +30,7 @@ export interface Job {
   below_floor_s: number
   windows: number
   busy_fraction: number | null
+  token_wait_ms: number | null
   reason: Reason | null
   operation: Operation | null
   submitted_at: string
