@@ -19,6 +19,7 @@ import (
 	"weft.dev/weft/internal/emugpu"
 	"weft.dev/weft/internal/progress"
 	"weft.dev/weft/internal/report"
+	"weft.dev/weft/internal/shepherd"
 	"weft.dev/weft/internal/trace"
 )
 
@@ -70,6 +71,9 @@ type session struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "shepherd" { // the process over one job, which is to be small
+		os.Exit(shepherd.Main(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

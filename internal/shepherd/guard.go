@@ -1,0 +1,246 @@
+package shepherd
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How the tree of a job is ended.
+const (
+	soon       = 20 * time.Millisecond  // between looks at the tree, at first
+	later      = 100 * time.Millisecond // and after a second
+	alone      = 500 * time.Millisecond // that filters have to see the end of their input
+	killRounds = 50                     // of stopping what still forks, before all is killed
+)
+
+// guard watches over the processes of one attempt until none is left. It is one goroutine's.
+type guard struct {
+	program key
+	grace   time.Duration
+	limit   time.Duration // of the whole; 0 for none
+
+	child, stop, move chan os.Signal
+
+	exit  *Exit
+	ended bool // the program
+
+	began    time.Time // when it was asked to stop; zero before
+	deadline time.Time // when what was asked is killed
+	filters  time.Time // since when only filters are left
+	left     time.Time // when what the program left behind is killed; zero before it ended
+
+	asked, held, frozen, spared map[key]bool
+}
+
+func newGuard(program key, t *Task, s signals, exit *Exit) *guard {
+	g := &guard{program: program, grace: t.Grace, limit: t.MaxTime, child: s.child, stop: s.stop, move: s.move, exit: exit,
+		asked: map[key]bool{}, held: map[key]bool{}, frozen: map[key]bool{}, spared: map[key]bool{}}
+	if g.grace <= 0 {
+		g.grace = defaultGrace
+	}
+	return g
+}
+
+// watch returns when the program and all below it have ended.
+func (g *guard) watch() {
+	var over, tick <-chan time.Time
+	if g.limit > 0 {
+		timer := time.NewTimer(g.limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		select {
+		case <-g.child:
+		case <-g.stop:
+			g.ask(Stopped)
+		case <-g.move:
+			g.ask(Moved)
+		case <-over:
+			g.ask(TimedOut)
+		case <-tick:
+		}
+		if none := g.reap(); none && g.ended {
+			return
+		}
+		if !g.ended && g.began.IsZero() {
+			continue
+		}
+		if g.step(time.Now()) {
+			return
+		}
+		tick = time.After(g.interval())
+	}
+}
+
+func (g *guard) interval() time.Duration {
+	if !g.began.IsZero() && time.Since(g.began) > time.Second {
+		return later
+	}
+	return soon
+}
+
+// ask begins to stop the job. The first cause counts, except that what was to be moved can still be stopped for good.
+func (g *guard) ask(cause string) {
+	if g.ended {
+		return
+	}
+	if g.began.IsZero() {
+		g.began = time.Now()
+		g.deadline = g.began.Add(g.grace)
+		g.exit.Cause = cause
+	}
+	if g.exit.Cause == Moved && cause == Stopped {
+		g.exit.Cause = Stopped
+	}
+}
+
+// reap takes the ends of processes, and says whether there is none left below this one.
+func (g *guard) reap() (none bool) {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return true // ECHILD
+		case pid == 0:
+			return false
+		case pid == g.program.pid && !g.ended:
+			g.ended = true
+			g.exit.Status, g.exit.Signal = statusOf(status)
+		}
+	}
+}
+
+func statusOf(s unix.WaitStatus) (status, signal int) {
+	if s.Signaled() {
+		return bySignal + int(s.Signal()), int(s.Signal())
+	}
+	return s.ExitStatus(), 0
+}
+
+// step takes the next step towards the end of all. It is true when what remains cannot be ended from here.
+func (g *guard) step(now time.Time) (given bool) {
+	all, err := processes()
+	if err != nil {
+		return false // it is tried again
+	}
+	tree := children(all)
+	rest := alive(below(tree, os.Getpid()))
+	switch {
+	case !g.began.IsZero() && !now.Before(g.deadline):
+		g.exit.Forced = g.exit.Forced || !g.ended || g.anyAsked(rest)
+		return g.kill(rest)
+	case !g.ended:
+		g.askSome(stopNow(tree, all[g.program.pid], roleOf, func(p proc) bool { return g.asked[p.key()] }), now)
+	case g.anyAsked(rest):
+		// It has its grace, undisturbed.
+	default:
+		return g.clear(rest, now)
+	}
+	return false
+}
+
+func alive(list []proc) []proc {
+	var some []proc
+	for _, p := range list {
+		if !p.dead() {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+func (g *guard) anyAsked(list []proc) bool {
+	for _, p := range list {
+		if g.asked[p.key()] && !g.spared[p.key()] {
+			return true
+		}
+	}
+	return false
+}
+
+// askSome tells each process once. What is held, or was stopped by others, goes on to hear it.
+func (g *guard) askSome(r request, now time.Time) {
+	for _, p := range r.hold {
+		if !g.held[p.key()] {
+			g.held[p.key()] = true
+			g.signal(p, unix.SIGSTOP)
+		}
+	}
+	for _, p := range r.ask {
+		g.asked[p.key()] = true
+		g.signal(p, unix.SIGTERM, unix.SIGCONT)
+		g.filters = time.Time{}
+	}
+	if len(r.ask) > 0 || len(r.filters) == 0 {
+		return
+	}
+	if g.filters.IsZero() {
+		g.filters = now.Add(alone)
+	}
+	if !now.Before(g.filters) {
+		for _, p := range r.filters {
+			g.asked[p.key()] = true
+			g.signal(p, unix.SIGTERM, unix.SIGCONT)
+		}
+	}
+}
+
+// clear ends what the program left behind.
+func (g *guard) clear(rest []proc, now time.Time) (given bool) {
+	if g.left.IsZero() {
+		g.left = now.Add(leftGrace)
+	}
+	if !now.Before(g.left) {
+		return g.kill(rest)
+	}
+	for _, p := range rest {
+		if !g.asked[p.key()] && !g.held[p.key()] {
+			g.held[p.key()] = true // here: it was told
+			g.signal(p, unix.SIGTERM, unix.SIGCONT)
+		}
+	}
+	return false
+}
+
+// kill ends all that is left. What forks is stopped first, until nothing new is seen: then nobody is missed.
+func (g *guard) kill(rest []proc) (given bool) {
+	for range killRounds {
+		fresh := false
+		for _, p := range rest {
+			if !g.frozen[p.key()] {
+				g.frozen[p.key()], fresh = true, true
+				g.signal(p, unix.SIGSTOP)
+			}
+		}
+		all, err := processes()
+		if err != nil {
+			break
+		}
+		rest = alive(below(children(all), os.Getpid()))
+		if !fresh {
+			break
+		}
+	}
+	given = len(rest) > 0
+	for _, p := range rest {
+		g.signal(p, unix.SIGKILL)
+		given = given && g.spared[p.key()]
+	}
+	if given {
+		g.exit.Fault = fmt.Sprintf("process %d (%s) belongs to another user and goes on", rest[0].pid, program(rest[0].pid))
+	}
+	return given && g.ended
+}
+
+// signal notes whom this process may not signal.
+func (g *guard) signal(p proc, signals ...unix.Signal) {
+	if p.key().signal(signals...) == unix.EPERM {
+		g.spared[p.key()] = true
+	}
+}

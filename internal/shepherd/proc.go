@@ -1,0 +1,156 @@
+package shepherd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// proc is a process at one instant.
+type proc struct {
+	pid, parent int
+	start       uint64 // in ticks since the machine started: with the pid, it names a process
+	state       byte   // as /proc has it: Z is a zombie
+}
+
+// key names a process for as long as the machine runs.
+type key struct {
+	pid   int
+	start uint64
+}
+
+func (p proc) key() key { return key{p.pid, p.start} }
+
+// dead says whether a process only waits to be reaped.
+func (p proc) dead() bool { return p.state == 'Z' || p.state == 'X' }
+
+// lookAt is the process with a pid. There is none: fs.ErrNotExist, or ESRCH.
+func lookAt(pid int) (proc, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return proc{}, err
+	}
+	return parseStat(pid, b)
+}
+
+// parseStat reads /proc/PID/stat. The second field, the name, may hold anything, also blanks and parentheses.
+func parseStat(pid int, b []byte) (proc, error) {
+	_, rest, found := cutLast(b, ')')
+	fields := bytes.Fields(rest)
+	if !found || len(fields) < 20 || len(fields[0]) != 1 {
+		return proc{}, fmt.Errorf("process %d: unreadable stat", pid)
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	start, err2 := strconv.ParseUint(string(fields[19]), 10, 64)
+	return proc{pid: pid, parent: parent, start: start, state: fields[0][0]}, errors.Join(err, err2)
+}
+
+func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
+	i := bytes.LastIndexByte(b, sep)
+	if i < 0 {
+		return b, nil, false
+	}
+	return b[:i], b[i+1:], true
+}
+
+// processes are all that are visible, by pid.
+func processes() (map[int]proc, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = d.Close() }() // only read from
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int]proc, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := lookAt(pid); err == nil {
+			all[pid] = p
+		} // else it has just ended
+	}
+	return all, nil
+}
+
+// children is the tree of processes: who has which children.
+func children(all map[int]proc) map[int][]proc {
+	tree := make(map[int][]proc, len(all))
+	for _, p := range all {
+		tree[p.parent] = append(tree[p.parent], p)
+	}
+	return tree
+}
+
+// below are the processes below one, itself not among them.
+func below(tree map[int][]proc, root int) []proc {
+	list := tree[root]
+	for i := 0; i < len(list); i++ {
+		list = append(list[:len(list):len(list)], tree[list[i].pid]...)
+	}
+	return list
+}
+
+// program is the base name of what a process runs, or "" where that may not be seen.
+func program(pid int) string {
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(strings.TrimSuffix(path, " (deleted)"))
+}
+
+// marked says whether a process began with an entry in its environment.
+func marked(pid int, entry string) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false
+	}
+	for v := range bytes.SplitSeq(b, []byte{0}) {
+		if string(v) == entry {
+			return true
+		}
+	}
+	return false
+}
+
+// open is a descriptor of a process, which stays that one's. There is no such process any more: ESRCH.
+func (k key) open() (int, error) {
+	fd, err := unix.PidfdOpen(k.pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return -1, err
+	}
+	if p, err := lookAt(k.pid); err != nil || p.start != k.start {
+		_ = unix.Close(fd) // another process has the pid by now
+		return -1, unix.ESRCH
+	}
+	return fd, nil
+}
+
+// signal sends signals to a process, and never to another that has its pid by now. One that is gone is no error.
+func (k key) signal(signals ...unix.Signal) error {
+	fd, err := k.open()
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing is written to it
+	for _, s := range signals {
+		if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
