@@ -1,6 +1,9 @@
 package box
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Figures counts what happened since the daemon's state began, for monitoring. Counters only rise.
 type Figures struct {
@@ -57,4 +60,9 @@ func (h *Histogram) Count() uint64 {
 // Clone is a copy that does not change with the histogram.
 func (h *Histogram) Clone() Histogram {
 	return Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
+}
+
+// Compare orders keys by verb, then by outcome.
+func (k OperationKey) Compare(o OperationKey) int {
+	return cmp.Or(cmp.Compare(k.Verb, o.Verb), cmp.Compare(k.Outcome, o.Outcome))
 }

@@ -128,7 +128,7 @@ func (c *Client) Log(ctx context.Context, id box.ID, from int64, follow bool) (i
 
 // logReader reads a log over as many connections as it takes.
 type logReader struct {
-	ctx     context.Context //nolint:containedctx // a reader has no other place for what ends it
+	ctx     context.Context // a reader has no other place for what ends it
 	cancel  context.CancelFunc
 	c       *Client
 	id      box.ID
