@@ -7,7 +7,7 @@ import "weft.dev/weft/internal/cluster"
 func (k *Packer) Takes(job int, g cluster.GPU) bool {
 	first, _ := k.p.WorkersOf(job)
 	kind := k.p.kindOf(first)
-	return k.p.sets.join(k.set[g], kind.group) != refused && k.takes(g, kind.profile) &&
+	return k.p.sets.join(k.set[g], kind.group) != refused && k.takes(g, first) &&
 		!k.p.sameJob(k.overlay.Residents(g), first)
 }
 

@@ -24,11 +24,13 @@ type Packer struct {
 	inUse   int     // GPUs with a resident
 	set     []int32 // of each GPU
 	load    []profile.Load
-	size    []float64             // effective memory in use
-	trees   []*btree.BTreeG[fill] // by set, nil where it never had a GPU; trees[empty] holds idle GPUs
-	used    []int32               // the other sets that ever had a GPU
-	ranked  []ranking             // by group
-	swaps   int                   // that may still be tried for the worker being relocated
+	size    []float64              // effective memory in use
+	trees   []*btree.BTreeG[fill]  // by set, nil where it never had a GPU; trees[empty] holds idle GPUs
+	used    []int32                // the other sets that ever had a GPU
+	ranked  []ranking              // by group
+	swaps   int                    // that may still be tried for the worker being relocated
+	gpus    *GPUs                  // what is particular about the GPUs, where anything is
+	allow   func(cluster.GPU) bool // where the worker being placed may go; nil for everywhere
 }
 
 // ranking is the sets in use that a group may join, best first, of the first seen sets in use.
@@ -121,18 +123,28 @@ func (k *Packer) Add(job int) ([]cluster.GPU, plan.Reason) {
 	}
 	mark := k.overlay.Checkpoint()
 	first, end := k.p.WorkersOf(job)
+	gpus := k.place(job)
+	if len(gpus) < int(end-first) {
+		k.overlay.Rollback(mark, k.reindex)
+		return nil, plan.Reason{Code: plan.Gang, Got: float64(end - first), Limit: float64(len(gpus))}
+	}
+	k.overlay.Commit()
+	return gpus, plan.Reason{}
+}
+
+// place puts the workers of a job until one finds no GPU, without committing.
+func (k *Packer) place(job int) []cluster.GPU {
+	first, end := k.p.WorkersOf(job)
 	gpus := make([]cluster.GPU, 0, end-first)
 	for w := first; w < end; w++ {
 		g, ok := k.find(w)
 		if !ok {
-			k.overlay.Rollback(mark, k.reindex)
-			return nil, plan.Reason{Code: plan.Gang, Got: float64(end - first), Limit: float64(w - first)}
+			break
 		}
 		k.put(w, g)
 		gpus = append(gpus, g)
 	}
-	k.overlay.Commit()
-	return gpus, plan.Reason{}
+	return gpus
 }
 
 // AddAt places the workers of a job on given GPUs, in order, or changes nothing when one of them refuses.
@@ -161,6 +173,9 @@ func (k *Packer) Remove(job int) {
 
 // find is the GPU for a worker: the tightest fit in the most preferred set, else an idle GPU.
 func (k *Packer) find(w cluster.Worker) (cluster.GPU, bool) {
+	if k.gpus != nil {
+		return k.choose(w, k.gpus.Spread)
+	}
 	if g, ok := k.findShared(w); ok {
 		return g, true
 	}
@@ -176,18 +191,26 @@ func (k *Packer) find(w cluster.Worker) (cluster.GPU, bool) {
 
 // findShared is find without idle GPUs.
 func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
+	if k.gpus != nil {
+		g, _ := k.chooseShared(w)
+		return g, g != cluster.NoGPU
+	}
 	kind := k.p.kindOf(w)
 	for _, set := range k.rank(kind.group) {
-		if g, ok := k.tightest(set, w, kind.profile); ok {
+		if g, ok := k.tightest(set, w); ok {
 			return g, true
 		}
 	}
 	return cluster.NoGPU, false
 }
 
-// takes verifies C1 and C2 for one more worker on a GPU.
-func (k *Packer) takes(g cluster.GPU, need profile.Profile) bool {
-	return k.p.fits(k.load[g], need)
+// takes verifies C1 and C2 for one more worker on a GPU, and what is particular about that GPU.
+func (k *Packer) takes(g cluster.GPU, w cluster.Worker) bool {
+	need := k.p.kindOf(w).profile
+	if k.gpus == nil {
+		return k.p.fits(k.load[g], need)
+	}
+	return !k.barred(k.p.Job(w), g).Refused() && !k.memory(g, need).Refused() && (k.allow == nil || k.allow(g))
 }
 
 func (k *Packer) put(w cluster.Worker, g cluster.GPU) {

@@ -28,6 +28,10 @@ type Options struct {
 	// ascending, may share a GPU. It is asked about two or more, of which every pair was measured. What may share must
 	// stay allowed when one leaves. What it depends on may change when Packer.Refresh follows.
 	Admit func(configs []int) bool
+
+	// Apart, when set, says of two configurations, numbers in the table, that they may not share a GPU whatever their
+	// rates. It is symmetric.
+	Apart func(a, b int) bool
 }
 
 // Problem is a list of jobs with everything that decides whether they may share. Workers are numbered through in order
@@ -129,6 +133,10 @@ func (p *Problem) WorkersOf(job int) (first, end cluster.Worker) {
 }
 
 func (p *Problem) kindOf(w cluster.Worker) *kind { return &p.kinds[p.kind[p.job[w]]] }
+
+// Kind numbers what placement sees of a job's worker: jobs of one kind and as many workers fit where the other does, but
+// for C5.
+func (p *Problem) Kind(job int) int { return int(p.kind[job]) }
 
 // TooLarge says whether a job's worker does not fit even an idle GPU.
 func (p *Problem) TooLarge(job int) bool {

@@ -12,7 +12,12 @@ func (k *Packer) Refresh() {
 
 // Rehouse moves one placed worker to another GPU: the fullest that takes it, else an idle one. It changes nothing and
 // reports false when there is none. O(log n).
-func (k *Packer) Rehouse(w cluster.Worker) bool {
+func (k *Packer) Rehouse(w cluster.Worker) bool { return k.RehouseWhere(w, nil) }
+
+// RehouseWhere is Rehouse among the GPUs of a packer made by NewPackerOn that allow accepts; nil accepts all.
+func (k *Packer) RehouseWhere(w cluster.Worker, allow func(cluster.GPU) bool) bool {
+	k.allow = allow
+	defer func() { k.allow = nil }()
 	mark := k.overlay.Checkpoint()
 	from := k.overlay.Remove(w)
 	k.reindex(from)

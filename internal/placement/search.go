@@ -1,9 +1,6 @@
 package placement
 
-import (
-	"weft.dev/weft/internal/cluster"
-	"weft.dev/weft/internal/profile"
-)
+import "weft.dev/weft/internal/cluster"
 
 // Which GPU of a set still takes a worker hardly depends on more than the effective memory in use. So the fullest few are
 // tried, then the emptiest few: where they refuse, so will those between. Else the border is sought by bisection, down to
@@ -14,12 +11,12 @@ const (
 )
 
 // tightest is the fullest GPU found in a set that takes the worker, verified against C1, C2 and C5.
-func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (cluster.GPU, bool) {
+func (k *Packer) tightest(set int32, w cluster.Worker) (cluster.GPU, bool) {
 	tree := k.trees[set]
 	if tree.Len() == 0 {
 		return cluster.NoGPU, false
 	}
-	s := search{k: k, w: w, need: need}
+	s := search{k: k, w: w}
 	from := fill{max(0, float64(k.p.options.GPUMemory)-k.p.kindOf(w).size), lastGPU}
 	tree.DescendLessOrEqual(from, s.begin(tries))
 	if s.ok || s.left > 0 {
@@ -44,9 +41,8 @@ func (k *Packer) tightest(set int32, w cluster.Worker, need profile.Profile) (cl
 
 // search tries GPUs of a tree for a worker.
 type search struct {
-	k    *Packer
-	w    cluster.Worker
-	need profile.Profile
+	k *Packer
+	w cluster.Worker
 
 	left  int  // GPUs that may still be tried
 	last  fill // the last one tried
@@ -64,7 +60,7 @@ func (s *search) begin(tries int) func(fill) bool {
 		}
 		s.left--
 		s.last = f
-		if s.k.takes(f.gpu, s.need) {
+		if s.k.takes(f.gpu, s.w) {
 			s.found, s.ok = f, true
 		}
 		return !s.ok && s.left > 0

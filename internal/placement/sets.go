@@ -267,7 +267,15 @@ func (s *sets) pair(g, l int32) float64 {
 	if g == alone || l == alone {
 		return math.Inf(1)
 	}
+	if s.apart(g, l) {
+		return math.Inf(1)
+	}
 	return s.table.Added(s.groups[g].config, s.groups[l].config)
+}
+
+// apart says whether two groups are kept apart whatever their rates.
+func (s *sets) apart(g, l int32) bool {
+	return s.o.Apart != nil && g != alone && l != alone && s.o.Apart(s.groups[g].config, s.groups[l].config)
 }
 
 // rate of a member of group g in a set: the share of its standalone speed.

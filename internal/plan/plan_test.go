@@ -104,6 +104,11 @@ func TestReasons(t *testing.T) {
 		{Reason{Gang, 4, 2}, "Gang 4 > 2"},
 		{Reason{Code: SameJob}, "SameJob"},
 		{Reason{Code: ClassConflict}, "ClassConflict"},
+		{Reason{Code: PairBanned}, "PairBanned"},
+		{Reason{Code: Drained}, "Drained"},
+		{Reason{Foreign, 3 << 30, 2 << 30}, "Foreign 3221225472 > 2147483648"},
+		{Reason{FloorUnreachable, 0.97, 0.99}, "FloorUnreachable 0.970 < 0.990"},
+		{Reason{Quota, 9, 8}, "Quota 9 > 8"},
 	} {
 		if got := c.reason.String(); got != c.want {
 			t.Errorf("%#v reads %q, want %q", c.reason, got, c.want)
