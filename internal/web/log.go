@@ -2,14 +2,14 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"net/http"
-	"os"
 	"time"
 
 	"weft.dev/weft/internal/box"
+	"weft.dev/weft/internal/shepherd"
 )
 
 // Of a log that is followed: how often its end is looked at.
@@ -18,14 +18,18 @@ const (
 	lastLook  = 250 * time.Millisecond
 )
 
-// log sends the log of a job from an offset on, as it is on the disk. A stream that ends in good order has told all.
+// mostTail is the most bytes before the end that a reader may ask for.
+const mostTail = 1 << 40
+
+// log sends the frames of a job's log from an offset on, from the next frame if it is within one; a negative offset counts from
+// the end. A stream that ends in good order has told all.
 func (s *Server) log(w http.ResponseWriter, r *http.Request, c box.Caller) error {
 	id, err := idOf(r)
 	if err != nil {
 		return err
 	}
 	q := queryOf(r, "from", "follow")
-	from, follow := q.whole("from", 0, math.MaxInt64, 0), q.flag("follow")
+	from, follow := q.whole("from", -mostTail, math.MaxInt64, 0), q.flag("follow")
 	if q.err != nil {
 		return q.err
 	}
@@ -37,79 +41,69 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request, c box.Caller) error
 		return errBusy
 	}
 	defer s.limits.logs.leave(c.UID)
-	t := &tail{path: path, offset: from}
-	defer t.close()
+	in, err := openLog(path, from)
+	if err != nil {
+		return fmt.Errorf("the log of job %s: %w", id, err)
+	}
+	defer func() { _ = in.Close() }() // it was read from
 	if !follow {
 		done = func() bool { return true }
 	}
 	f := newFlow(w, "application/octet-stream")
-	if err := s.follow(r, f, t, done); err != nil {
+	if err := s.follow(r, f, in, done); err != nil {
 		s.o.Log.Debug("web", "log", id, "error", err)
 		panic(http.ErrAbortHandler) // the reader must not take this for the end
 	}
 	return nil
 }
 
+// openLog opens a log at an offset.
+func openLog(path string, from int64) (*shepherd.Log, error) {
+	if from < 0 {
+		end, err := shepherd.End(path)
+		if err != nil {
+			return nil, err
+		}
+		from = max(0, end+from)
+	}
+	in, err := shepherd.Open(path)
+	if err == nil {
+		in.SeekTo(from)
+	}
+	return in, err
+}
+
 var errCut = errors.New("cut off")
 
 // follow copies a log until it is done. An error says that it is not told whole.
-func (s *Server) follow(r *http.Request, f *flow, t *tail, done func() bool) error {
-	pause := firstLook
-	for {
+func (s *Server) follow(r *http.Request, f *flow, in *shepherd.Log, done func() bool) error {
+	var buffer []byte
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		last := done() // before what there is is read
-		n, err := t.copy(f)
-		f.flush()
-		switch {
-		case err != nil:
-			return err
-		case f.err != nil:
-			return f.err
-		case n > 0:
-			pause = firstLook
-			if !last {
+		for {
+			frame, err := in.Next()
+			if errors.Is(err, io.EOF) {
 				break
 			}
-			continue
-		case last:
-			return nil
+			if err != nil {
+				return err
+			}
+			buffer = frame.Append(buffer[:0])
+			if _, err := f.Write(buffer); err != nil {
+				return err
+			}
+			pause = firstLook / 2
+		}
+		f.flush()
+		if last || f.err != nil {
+			return f.err
 		}
 		select {
-		case <-time.After(pause):
-			pause = min(2*pause, lastLook)
+		case <-time.After(max(pause, firstLook)):
 		case <-r.Context().Done():
 			return errCut
 		case <-s.life.Done():
 			return errCut
 		}
-	}
-}
-
-// tail reads a file that grows, and may not be there yet.
-type tail struct {
-	path   string
-	file   *os.File
-	offset int64
-}
-
-// copy copies what there is.
-func (t *tail) copy(out io.Writer) (int64, error) {
-	if t.file == nil {
-		file, err := os.Open(t.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		t.file = file
-	}
-	n, err := io.Copy(out, io.NewSectionReader(t.file, t.offset, math.MaxInt64-t.offset))
-	t.offset += n
-	return n, err
-}
-
-func (t *tail) close() {
-	if t.file != nil {
-		_ = t.file.Close() // it was read
 	}
 }

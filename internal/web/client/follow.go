@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -112,80 +110,4 @@ func (c *Client) Watch(ctx context.Context, id box.ID) iter.Seq2[box.Job, error]
 			query.Set("seen", tag)
 		}
 	}
-}
-
-// Log reads the log of a job: its frames, unchanged, from an offset in bytes on. With follow it ends when the job is done and
-// all was read. What goes wrong at the start is returned at once.
-func (c *Client) Log(ctx context.Context, id box.ID, from int64, follow bool) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &logReader{ctx: ctx, cancel: cancel, c: c, id: id, offset: from, follow: follow, absence: absence{c: c}}
-	if err := l.open(); err != nil {
-		cancel()
-		return nil, err
-	}
-	return l, nil
-}
-
-// logReader reads a log over as many connections as it takes.
-type logReader struct {
-	ctx     context.Context // a reader has no other place for what ends it
-	cancel  context.CancelFunc
-	c       *Client
-	id      box.ID
-	offset  int64
-	follow  bool
-	in      io.ReadCloser // nil while the daemon is away
-	absence absence
-}
-
-func (l *logReader) open() error {
-	query := url.Values{"from": {strconv.FormatInt(l.offset, 10)}}
-	if l.follow {
-		query.Set("follow", "1")
-	}
-	in, err := l.c.open(l.ctx, http.MethodGet, jobPath(l.id, "/log"), query, nil)
-	l.in = in
-	return err
-}
-
-// Read implements io.Reader.
-func (l *logReader) Read(p []byte) (int, error) {
-	for {
-		var err error
-		if l.in == nil {
-			err = l.open()
-		}
-		if err == nil {
-			l.absence.over()
-			var n int
-			n, err = l.in.Read(p)
-			l.offset += int64(n)
-			if n > 0 || err == nil || errors.Is(err, io.EOF) {
-				return n, endOnly(err)
-			}
-			_ = l.in.Close() // it is broken
-			l.in = nil
-			err = l.c.unreachable(l.ctx, err)
-		}
-		if err := l.absence.endure(l.ctx, err); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// endOnly is the end of a body. Other errors come back at the next reading.
-func endOnly(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.EOF
-	}
-	return nil
-}
-
-// Close ends the reading.
-func (l *logReader) Close() error {
-	l.cancel()
-	if l.in == nil {
-		return nil
-	}
-	return l.in.Close()
 }
