@@ -31,6 +31,9 @@ const (
 // Marked is a text with its mark, as a cell of a Table has it: coloured where the screen is, and with its sign.
 func (s Screen) Marked(text string, m Mark) string { return s.paint(m.attribute(), text+m.sign()) }
 
+// Coloured is a text in the colour of a mark, for one whose words say the same.
+func (s Screen) Coloured(text string, m Mark) string { return s.paint(m.attribute(), text) }
+
 // Columns is how many columns the screen has.
 func (s Screen) Columns() int { return s.width() }
 

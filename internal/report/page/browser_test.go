@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,7 +170,8 @@ func TestPageInABrowser(t *testing.T) {
 	}{
 		{"full", full, 2 + 3 + 3, []window{{1280, "light"}, {1280, "dark"}, {900, "light"}, {360, "light"}, {360, "dark"}}},
 		{"partial", partial, 2 + 7 + 7, desktopAndPhone},
-		{"hostile", hostile(), 2 + 2 + 2, desktopAndPhone},
+		{"rated", rated(), 2 + 3 + 3 + 3, []window{{1280, "light"}, {1280, "dark"}, {360, "light"}}},
+		{"hostile", hostile(), 2 + 2 + 2 + 2, desktopAndPhone},
 		{"empty", Study{Title: "weft sim empty.csv"}, 0, desktopAndPhone},
 	} {
 		address := stored(t, page.study)
@@ -252,6 +254,22 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// rated is a study of few jobs in three ways, with the rate of each.
+func rated() Study {
+	s := generated(16, 4)
+	for i := range s.Runs {
+		s.Runs[i].Floor = 0
+		for n := range 16 {
+			r := Rate{Job: fmt.Sprintf("%02d-transformer-%d", n+1, 16<<(n%4)), Group: []string{"burstable", "guaranteed", "besteffort"}[n*n%3], Rate: 1.01, Floor: 0.9}
+			if i > 0 {
+				r.Rate = float64(n*7%16)/15*0.5*float64(i) + 0.02
+			}
+			s.Runs[i].Rates = append(s.Runs[i].Rates, r)
+		}
+	}
+	return s
+}
+
 func hostile() Study {
 	const name = `</script><script>alert(1)</script>"'><img src=x onerror=alert(2)> ` + "\u202eabc\u202c 🚀 عربى"
 	s := generated(60, 3)
@@ -265,6 +283,7 @@ func hostile() Study {
 		for n := range s.Runs[i].Bars {
 			s.Runs[i].Bars[n].Job = name
 		}
+		s.Runs[i].Rates = []Rate{{Job: name, Group: name, Rate: math.NaN(), Floor: 0.9}, {Job: name, Rate: math.Inf(1), Floor: 2}}
 	}
 	for _, row := range s.Table.Rows {
 		row[0].Text, row[3].Text = name, name
