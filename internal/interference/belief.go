@@ -15,7 +15,8 @@ import (
 type Belief struct {
 	mean     *Table
 	variance [][]float64
-	seen     [][]int // observations of each ordered pair
+	prior    [][]moments // what each ordered pair was believed to be before it was observed
+	seen     [][]int     // observations of each ordered pair
 	banned   map[[2]int]bool
 	pilots   map[[2]int]bool
 	z        float64 // quantile of the standard normal that Safe rests on
@@ -29,10 +30,12 @@ func NewBelief(mean, safe *Table, coverage float64) *Belief {
 		pilots: map[[2]int]bool{}}
 	b.variance = make([][]float64, mean.Len())
 	b.seen = make([][]int, mean.Len())
+	b.prior = make([][]moments, mean.Len())
 	for i := range b.variance {
-		b.variance[i], b.seen[i] = make([]float64, mean.Len()), make([]int, mean.Len())
+		b.variance[i], b.seen[i], b.prior[i] = make([]float64, mean.Len()), make([]int, mean.Len()), make([]moments, mean.Len())
 		for l := range b.variance[i] {
-			b.variance[i][l] = b.prior(mean.added[i][l], safe.Added(i, l))
+			b.variance[i][l] = b.spread(mean.added[i][l], safe.Added(i, l))
+			b.prior[i][l] = moments{mean.added[i][l], b.variance[i][l]}
 		}
 	}
 	return b
@@ -45,8 +48,8 @@ const widest = 0.3
 // ignorance is the standard deviation of a slowdown that is expected but has no limit that is safe.
 const ignorance = 1.0
 
-// prior is the variance that a prediction starts with.
-func (b *Belief) prior(mean, safe float64) float64 {
+// spread is the variance that a prediction starts with.
+func (b *Belief) spread(mean, safe float64) float64 {
 	switch {
 	case mean < 0 || math.IsInf(mean, 1):
 		return 0 // not predicted at all

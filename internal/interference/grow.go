@@ -1,0 +1,74 @@
+package interference
+
+import "math"
+
+// moments are the mean and the variance of a slowdown.
+type moments struct{ mean, variance float64 }
+
+// Grow is the number of a configuration, which is added where it is new: nothing is predicted of its pairs, and it may
+// share with none until Expect says what to expect of them. O(configurations).
+func (b *Belief) Grow(c Config) int {
+	if i, ok := b.mean.Lookup(c); ok {
+		return i
+	}
+	i := b.mean.number(c)
+	b.safe.number(c)
+	for j := range b.variance {
+		b.variance[j], b.seen[j] = append(b.variance[j], 0), append(b.seen[j], 0)
+		b.prior[j] = append(b.prior[j], moments{unmeasured, 0})
+	}
+	b.variance, b.seen = append(b.variance, make([]float64, i+1)), append(b.seen, make([]int, i+1))
+	row := make([]moments, i+1)
+	for j := range row {
+		row[j] = moments{unmeasured, 0}
+	}
+	b.prior = append(b.prior, row)
+	return i
+}
+
+// Expect replaces the prediction of the slowdown that l adds to i: a mean, at least 0, and a standard deviation, above 0,
+// both finite. What was observed of the pair is kept: it counts as it would have on top of this prediction. It returns how
+// far the safe rate moved.
+func (b *Belief) Expect(i, l int, mean, deviation float64) float64 {
+	next := moments{mean, deviation * deviation}
+	before := b.prior[i][l]
+	if before == next {
+		return 0
+	}
+	now := next
+	if b.seen[i][l] > 0 && before.variance > 0 {
+		// Precisions add up, and means weighted with them: what observations added to the old prediction is taken to the new.
+		weight := max(0, 1/b.variance[i][l]-1/before.variance)
+		value := b.mean.added[i][l]/b.variance[i][l] - before.mean/before.variance
+		now.variance = 1 / (1/next.variance + weight)
+		now.mean = max(0, now.variance*(next.mean/next.variance+value))
+		now.variance = max(leastVariance, now.variance)
+	}
+	b.prior[i][l], b.mean.added[i][l], b.variance[i][l] = next, now.mean, now.variance
+	return b.settle(i, l)
+}
+
+// Deviation is the standard deviation of the slowdown that l adds to i.
+func (b *Belief) Deviation(i, l int) float64 { return math.Sqrt(b.variance[i][l]) }
+
+// Quantile is how many standard deviations above its mean a slowdown is with the probability that Safe leaves.
+func (b *Belief) Quantile() float64 { return b.z }
+
+// Knowledge is all that is believed of a pair in one direction.
+type Knowledge struct {
+	PriorMean, PriorVariance float64
+	Mean, Variance           float64
+	Seen                     int
+}
+
+// Know is what is believed of the slowdown that l adds to i.
+func (b *Belief) Know(i, l int) Knowledge {
+	return Knowledge{b.prior[i][l].mean, b.prior[i][l].variance, b.mean.added[i][l], b.variance[i][l], b.seen[i][l]}
+}
+
+// Recall puts back what Know said, of this belief or of another.
+func (b *Belief) Recall(i, l int, k Knowledge) {
+	b.prior[i][l] = moments{k.PriorMean, k.PriorVariance}
+	b.mean.added[i][l], b.variance[i][l], b.seen[i][l] = k.Mean, k.Variance, k.Seen
+	b.settle(i, l)
+}
