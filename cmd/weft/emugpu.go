@@ -36,6 +36,7 @@ type emugpuServeCommand struct {
 	FIFO         bool          `name:"fifo" help:"Kernels run to their end in the order of submission; no slices."`
 	Interference []string      `placeholder:"A:B=F" help:"Programs of names A and B take F times as long while both have work; A:B and B:A may differ."`
 	Seed         uint64        `default:"42" help:"Equal seeds give equal UUIDs."`
+	Linger       time.Duration `placeholder:"D" help:"End once nobody was connected for so long. Default: never."`
 }
 
 // Help is what weft emugpu serve --help adds.
@@ -63,9 +64,30 @@ func (c *emugpuServeCommand) Run(ctx context.Context, s *session) error {
 	}
 	err = c.announce(s, b.Socket())
 	if err == nil {
-		<-ctx.Done()
+		c.linger(ctx, b)
 	}
 	return errors.Join(err, b.Close())
+}
+
+// linger waits for the end of the context, or until nobody has been connected for as long as was asked.
+func (c *emugpuServeCommand) linger(ctx context.Context, b *emugpu.Broker) {
+	if c.Linger <= 0 {
+		<-ctx.Done()
+		return
+	}
+	look := time.NewTicker(max(c.Linger/10, 10*time.Millisecond))
+	defer look.Stop()
+	used := time.Now()
+	for time.Since(used) < c.Linger {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if b.Connections() > 0 {
+				used = time.Now()
+			}
+		}
+	}
 }
 
 // announce writes what a shell needs to run programs on the GPUs.

@@ -47,6 +47,7 @@ type commands struct {
 	Agent     agentCommand     `cmd:"" help:"Serve the GPUs of this machine to several jobs, in turns."`
 	Exec      execCommand      `cmd:"" help:"Run a program as a job of the agent."`
 	Emugpu    emugpuCommand    `cmd:"" help:"Serve emulated GPUs: programs for CUDA run on any machine, and take their time."`
+	Up        upCommand        `cmd:"" help:"Run jobs of this machine: queue, placement, page."`
 	Bench     benchCommand     `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
 
 	Version kong.VersionFlag `help:"Say which version this is."`

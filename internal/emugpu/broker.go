@@ -198,6 +198,13 @@ func (b *Broker) release() {
 	}
 }
 
+// Connections is how many programs, agents and observers are connected.
+func (b *Broker) Connections() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.connections)
+}
+
 // accept serves every connection in a goroutine of its own.
 func (b *Broker) accept() {
 	for {

@@ -1,0 +1,119 @@
+package local
+
+import (
+	"fmt"
+	"time"
+
+	"weft.dev/weft/internal/agent"
+	"weft.dev/weft/internal/box"
+)
+
+// Bounds of the events that are kept.
+const (
+	eventsKept   = 20_000 // on the disk
+	eventsShown  = 5_000  // in memory
+	eventsAtOnce = 512    // written in one transaction
+)
+
+// eventLog is the last events. They become durable a little later than they are shown: an event is no promise.
+type eventLog struct {
+	ring    []box.Event
+	next    uint64 // number of the next one, from 1
+	unsaved []box.Event
+	seen    int // of the agent's
+}
+
+// note files an event. The mutex is held.
+func (b *Box) note(e box.Event) {
+	l := &b.events
+	if l.next == 0 {
+		l.next = 1
+	}
+	e.Seq = l.next
+	l.next++
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	e.Time = e.Time.UTC().Round(0)
+	if e.Job != 0 && e.Name == "" {
+		if j := b.jobs[e.Job]; j != nil {
+			e.Name = j.Name
+		}
+	}
+	l.ring = append(l.ring, e)
+	if len(l.ring) > eventsShown+eventsShown/4 {
+		l.ring = append([]box.Event(nil), l.ring[len(l.ring)-eventsShown:]...)
+	}
+	if len(l.unsaved) < eventsShown {
+		l.unsaved = append(l.unsaved, e)
+	}
+	b.touch()
+}
+
+// Events are those after a number, and not before a time, oldest first.
+func (b *Box) Events(after uint64, since time.Time) []box.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := []box.Event{}
+	for _, e := range b.events.ring {
+		if e.Seq > after && !e.Time.Before(since) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// eventChanges are what makes the new events durable. The mutex is held.
+func (l *eventLog) eventChanges() []change {
+	n := min(len(l.unsaved), eventsAtOnce)
+	var changes []change
+	for _, e := range l.unsaved[:n] {
+		changes = append(changes, change{bucketEvents, numbered(e.Seq), mustJSON(e)})
+		if e.Seq > eventsKept {
+			changes = append(changes, change{bucketEvents, numbered(e.Seq - eventsKept), nil})
+		}
+	}
+	l.unsaved = append([]box.Event(nil), l.unsaved[n:]...)
+	return changes
+}
+
+// hearAgent takes over what the agent noted since. Its allocations are the jobs' own affair.
+func (b *Box) hearAgent() {
+	b.mu.Lock()
+	after := b.events.seen
+	b.mu.Unlock()
+	answer, err := b.client.ask(agent.Request{Op: agent.OpEvents, After: after})
+	if err != nil {
+		return // it is asked again
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events.seen = answer.Count
+	for _, e := range answer.Events {
+		switch e.Type {
+		case agent.EventAllocated, agent.EventReleased, agent.EventRestored:
+			continue
+		}
+		b.note(box.Event{Time: e.Time, Type: box.EventType(e.Type), Job: b.holderOf(e.ID), Name: e.Job, GPU: e.GPU, Text: agentText(e)})
+	}
+}
+
+func agentText(e agent.Event) string {
+	if e.PID != 0 {
+		return fmt.Sprintf("pid %d: %s", e.PID, e.Text)
+	}
+	return e.Text
+}
+
+// holderOf is the job of an allocation, 0 for none. The mutex is held.
+func (b *Box) holderOf(alloc uint64) box.ID {
+	if alloc == 0 {
+		return 0
+	}
+	for _, id := range b.order {
+		if b.jobs[id].Alloc == alloc {
+			return id
+		}
+	}
+	return 0
+}

@@ -1,0 +1,146 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weft.dev/weft/internal/box"
+	"weft.dev/weft/internal/dispatch"
+	"weft.dev/weft/internal/shepherd"
+)
+
+// movesAtOnce is how many jobs are on their way at a time to make GPUs free: each stands still meanwhile.
+const movesAtOnce = 2
+
+// settle moves jobs: off GPUs that are drained or broken, off GPUs where one is believed below its floor, and together where
+// that frees a GPU. The belief changes at windows; what else there is to do is looked for as often as this is called, which costs next
+// to nothing while nothing changed.
+func (b *Box) settle(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	for g := range b.gpus {
+		if code := b.state.gpus[g].closed(b.drained[g]); code != "" && len(b.residents(g)) > 0 {
+			s := b.snapshot(now)
+			for _, m := range dispatch.Evacuate(&s, g) {
+				b.move(m, fmt.Sprintf("gpu%d is closed: %s", g, code), now)
+			}
+		}
+	}
+	for g := range b.gpus {
+		b.repair(g, now)
+	}
+	if b.leftAt.IsZero() || b.moving() > 0 || b.anyWaiting() {
+		return
+	}
+	s := b.snapshot(now)
+	for _, m := range dispatch.Consolidate(&s, movesAtOnce) {
+		b.move(m, "it frees "+gpuNames(m.From), now)
+	}
+	b.leftAt = time.Time{}
+}
+
+// repair relieves a GPU with a resident that is believed below its floor. A GPU is left alone while one of its residents is on
+// its way. The mutex is held.
+func (b *Box) repair(g int, now time.Time) {
+	residents := b.residents(g)
+	if len(residents) < 2 || slices.ContainsFunc(residents, func(id box.ID) bool { return b.jobs[id].live == nil || b.jobs[id].State != box.Running }) {
+		return
+	}
+	if !slices.ContainsFunc(residents, func(id box.ID) bool { return b.jobs[id].Windows > 0 }) {
+		return // nothing was observed yet: it was placed on the same belief
+	}
+	s := b.snapshot(now)
+	remedy, needed := dispatch.Repair(&s, b.mean(), g)
+	if !needed {
+		return
+	}
+	if remedy.Ban.Until = now.Add(coolDown); !b.banned(remedy.Ban) {
+		b.banFor(remedy.Ban, residents)
+		b.plan()
+	}
+	if remedy.Move.Job != 0 {
+		b.move(remedy.Move, b.whyMoved(remedy, g), now)
+	}
+}
+
+// coolDown is how long a conflict keeps two kinds apart: until then a better prediction would only start it anew.
+const coolDown = time.Hour
+
+// banned says whether a pair is kept apart already. The mutex is held.
+func (b *Box) banned(x dispatch.Ban) bool {
+	return slices.ContainsFunc(b.bans, func(o ban) bool {
+		i, l := b.book.Config(o.a), b.book.Config(o.b)
+		return i == x.A && l == x.B || i == x.B && l == x.A
+	})
+}
+
+// whyMoved tells the story of a move for people. The mutex is held.
+func (b *Box) whyMoved(r dispatch.Remedy, g int) string {
+	var lines []string
+	for _, id := range r.Below {
+		j := b.jobs[id]
+		lines = append(lines, fmt.Sprintf("%d was below its floor.", id))
+		line := fmt.Sprintf("%d beside %s: ", id, idNames(b.beside(&j.record)))
+		if j.view.rate != nil {
+			line += fmt.Sprintf("observed %s, ", percent(*j.view.rate))
+		}
+		if j.Predicted != nil {
+			line += fmt.Sprintf("predicted %s, ", percent(j.Predicted.Rate))
+		}
+		lines = append(lines, fmt.Sprintf("%sfloor %s, %d windows (%.0f s).", line, percent(j.Floor), j.Windows, (time.Duration(j.Windows)*b.o.Window).Seconds()))
+	}
+	moved := b.jobs[r.Move.Job]
+	return strings.Join(append(lines, fmt.Sprintf("%d was cheapest to move off gpu%d: %v.", moved.ID, g, moved.PeakBytes)), "\n")
+}
+
+// move asks a program for its checkpoint, to go on elsewhere or back to the queue. The mutex is held.
+func (b *Box) move(m dispatch.Move, why string, now time.Time) {
+	j := b.jobs[m.Job]
+	if j == nil || j.live == nil || j.live.asked || j.State != box.Running {
+		return
+	}
+	op := &box.Operation{Verb: box.Moved, Time: now.UTC().Round(0), From: m.From, To: m.To, Text: why}
+	event := box.Event{Type: box.EventMoved, Job: j.ID, GPU: &m.From[0], Text: fmt.Sprintf("%s -> %s: %s", gpuNames(m.From), gpuNames(m.To), why)}
+	if len(m.To) == 0 {
+		op.Verb = box.Evicted
+		event.Type, event.Text = box.EventEvicted, fmt.Sprintf("from %s: %s", gpuNames(m.From), why)
+	}
+	j.Operation, j.live.target, j.live.asked = op, m.To, true
+	j.State = box.Stopping
+	j.Moves++
+	b.figures.Operations[box.OperationKey{Verb: op.Verb, Outcome: "ok"}]++
+	b.note(event)
+	b.workers.Go(func() {
+		b.keep(j)
+		b.ask(j, shepherd.Moved)
+	})
+}
+
+// moving is how many jobs are on their way. The mutex is held.
+func (b *Box) moving() int {
+	n := 0
+	for _, j := range b.jobs {
+		if j.live != nil && j.live.asked {
+			n++
+		}
+	}
+	return n
+}
+
+// anyWaiting says whether a job waits for a place. The mutex is held.
+func (b *Box) anyWaiting() bool {
+	return slices.ContainsFunc(b.order, func(id box.ID) bool { return b.jobs[id].State == box.Waiting })
+}
+
+// left notes that a job left its GPUs: others may now be brought together. The mutex is held.
+func (b *Box) left(*job) { b.leftAt = time.Now() }
+
+// takes says whether GPUs are still open to a job whose place there was kept. The mutex is held.
+func (b *Box) takes(gpus []int) bool {
+	return !b.closed && !slices.ContainsFunc(gpus, func(g int) bool { return b.state.gpus[g].closed(b.drained[g]) != "" })
+}
