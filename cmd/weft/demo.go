@@ -2,87 +2,133 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+	"time"
+
+	"weft.dev/weft/internal/demo"
+	"weft.dev/weft/internal/unit"
 )
 
-// demoCommand runs the other commands on a generated log, and shows how each was called.
+// demoCommand shows what weft does for a group of jobs on a box of emulated GPUs, or for a log.
 type demoCommand struct {
-	Dir string `placeholder:"DIR" help:"Where to put the log and the report. Default: a new temporary folder."`
+	Plan bool   `help:"Show what weft says of a job log instead: plan and simulate a generated cluster. A few seconds."`
+	Dir  string `placeholder:"DIR" help:"Where to put the report (with --plan: and the log). Default: a new temporary folder."`
+	JSON bool   `name:"json" help:"Write JSON, and a report only with --dir."`
+
+	Mix    string        `hidden:"" enum:"typical,saturated,light" default:"typical" help:"From which configurations of the catalogue jobs are drawn."`
+	Jobs   int           `hidden:"" default:"16" help:"How many."`
+	Length time.Duration `hidden:"" default:"11s" help:"Mean length of a job alone."`
+	Seed   uint64        `hidden:"" default:"42" help:"Of the draw."`
 }
+
+// The box of the demo.
+const (
+	demoGPUs   = 4
+	demoMemory = 16 * unit.GiB
+)
 
 // Help is what weft demo --help adds.
 func (demoCommand) Help() string {
-	return `No GPU, no cluster and no download is needed. Takes a few seconds.`
+	return `Runs a group of 16 training jobs on four emulated GPUs three times: each job on a GPU of its own, all at once by
+the driver's time slices, and under weft. The jobs are real processes that use an emulated GPU as models of the
+catalogue do. No GPU, no cluster and no download is needed. Takes two to three minutes and both of two processors.
+
+Examples:
+  weft demo
+  weft demo --plan`
 }
 
 // Run implements the command.
 func (c *demoCommand) Run(ctx context.Context, s *session) error {
-	dir, err := c.dir()
+	if c.Jobs < 1 || c.Jobs > 64 || c.Length < time.Second {
+		return asInput(flagError("--jobs, --length", "", fmt.Sprintf("%d jobs of %v", c.Jobs, c.Length), "1 to 64 jobs of at least 1s", "leave both out"), c.JSON)
+	}
+	if c.Plan && c.JSON {
+		return asInput(flagError("--json", "", "--plan shows other commands, each with a --json of its own", "", "leave out --json"), true)
+	}
+	dir, drop, err := c.dir()
 	if err != nil {
-		return asInput(err, false)
+		return asInput(err, c.JSON)
 	}
-	jobs := filepath.Join(dir, "jobs.csv")
-	report := filepath.Join(dir, "report.html")
-	for _, step := range []struct {
-		title string
-		args  []string
-		out   string // file for the standard output; "" shows it
-	}{
-		{"A week of jobs, as the Philly cluster saw them, of 13 small models", []string{"generate", "--jobs", "2000", "--seed", "42"}, jobs},
-		{"The first half day of them, if they all ran at once: how many GPUs, and what does each lose?", []string{"plan", jobs, "--to", "43200"}, ""},
-		{"On 4 nodes of 8 GPUs: one job a GPU, or shared while every job keeps 85 % of its speed",
-			[]string{"sim", jobs, "--nodes", "4", "--gpus-per-node", "8", "--policy", "fifo,srtf", "--share", "never,floor",
-				"--placement", "consolidated,greedy,heuristic", "--restart-cost", "60s", "--html", report}, ""},
-		{"The same when nobody measured the pairs: placed on predictions that are corrected by what is observed (floor), beside the truth known (oracle)",
-			[]string{"sim", jobs, "--nodes", "8", "--gpus-per-node", "8", "--share", "never,floor", "--placement", "consolidated,heuristic",
-				"--restart-cost", "60s", "--predict", "default"}, ""},
-	} {
-		_, _ = fmt.Fprintf(s.stdout, "\n%s\n$ weft %s%s\n", step.title, strings.Join(step.args, " "), redirection(step.out))
-		switch code := c.step(ctx, s, step.args, step.out); {
-		case code == exitInterrupted:
-			return context.Canceled
-		case code != exitOK:
-			return fmt.Errorf("weft %s ended with %d", step.args[0], code)
-		}
+	if c.Plan {
+		err = c.plan(ctx, s, dir)
+	} else {
+		err = c.box(ctx, s, dir)
 	}
-	_, _ = fmt.Fprintf(s.stdout, "\nThe report with plots: %s\n", report)
+	if err != nil {
+		return errors.Join(err, drop())
+	}
 	return nil
 }
 
-func (c *demoCommand) dir() (string, error) {
-	if c.Dir == "" {
-		return os.MkdirTemp("", "weft-demo-")
+// dir is the folder for what the demo leaves behind: "" for none. drop removes it again if it is new.
+func (c *demoCommand) dir() (dir string, drop func() error, err error) {
+	keep := func() error { return nil }
+	switch {
+	case c.Dir != "":
+		return c.Dir, keep, os.MkdirAll(c.Dir, 0o755)
+	case c.JSON:
+		return "", keep, nil
 	}
-	return c.Dir, os.MkdirAll(c.Dir, 0o755)
+	dir, err = os.MkdirTemp("", "weft-demo-")
+	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
-func redirection(out string) string {
-	if out == "" {
-		return ""
-	}
-	return " > " + out
-}
-
-// step runs one command as the user would, with what was asked of the screen.
-func (c *demoCommand) step(ctx context.Context, s *session, args []string, out string) int {
-	args = append(slices.Clone(args), s.screenArgs...)
-	if out == "" {
-		return run(ctx, args, s.stdin, s.stdout, s.stderr)
-	}
-	t, err := openTarget(out)
+// box runs a group in each mode, and writes what came of it.
+func (c *demoCommand) box(ctx context.Context, s *session, dir string) error {
+	setup, err := c.setup()
 	if err != nil {
-		_, _ = fmt.Fprintln(s.stderr, "error:", err)
-		return exitFailed
+		return asInput(err, c.JSON)
 	}
-	code := exitFailed
-	if err := t.write(func(w io.Writer) error { code = run(ctx, args, s.stdin, w, s.stderr); return nil }); err != nil {
-		_, _ = fmt.Fprintln(s.stderr, "error:", err)
-		return exitFailed
+	var report *target
+	if dir != "" {
+		if report, err = openTarget(filepath.Join(dir, "report.html")); err != nil {
+			return asInput(err, c.JSON)
+		}
+		defer report.drop()
 	}
-	return code
+	study := demoStudy{command: c, setup: setup}
+	for i, mode := range demo.Modes() {
+		setup.Told = told(s, fmt.Sprintf("[%d/%d %s]", i+1, len(demo.Modes()), mode), len(setup.Group))
+		run, err := demo.Execute(ctx, mode, setup)
+		s.progress.Done()
+		if err != nil {
+			return fmt.Errorf("%s: %w", mode, err)
+		}
+		study.add(run)
+	}
+	return study.write(s, report)
+}
+
+// setup is the box and the group.
+func (c *demoCommand) setup() (demo.Setup, error) {
+	programs, err := libraries()
+	if err != nil {
+		return demo.Setup{}, err
+	}
+	weft, err := os.Executable()
+	if err != nil {
+		return demo.Setup{}, err
+	}
+	gpus, err := (&emugpuServeCommand{GPUs: demoGPUs, Model: []string{"a10"}, Memory: demoMemory}).devices()
+	if err != nil {
+		return demo.Setup{}, err
+	}
+	group, err := demo.Group(demo.Mix(c.Mix), c.Jobs, c.Length*7/11, c.Length*15/11, gpus[0].Usable-gpus[0].Context, c.Seed)
+	return demo.Setup{Weft: weft, Programs: programs, GPUs: gpus, Memory: demoMemory, Group: group}, err
+}
+
+// told shows how far a mode is. The time left is what the rest takes at the mean speed so far.
+func told(s *session, stage string, jobs int) func(int, float64) {
+	begun := s.clock()
+	return func(done int, share float64) {
+		var left time.Duration
+		if passed := s.clock().Sub(begun); share > 0.02 {
+			left = time.Duration(float64(passed) * (1 - share) / share)
+		}
+		s.progress.ReportLeft(stage, done, jobs, "jobs", left)
+	}
 }

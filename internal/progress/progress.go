@@ -55,6 +55,20 @@ func New(w io.Writer, tty bool, clock func() time.Time, quiet bool) *Line {
 //
 // It reads the clock, and seldom more; a loop of very short steps should still call it every thousand steps or so.
 func (l *Line) Report(stage string, done, total int, what string) {
+	l.report(stage, done, total, what, "")
+}
+
+// ReportLeft is Report for who knows better how long the rest takes. At most 0 is not known, and not said.
+func (l *Line) ReportLeft(stage string, done, total int, what string, left time.Duration) {
+	text := fmt.Sprintf("%s %s/%s %s", stage, report.Count(done), report.Count(total), what)
+	if left > 0 {
+		text += ", " + remaining(left.Seconds()) + " left"
+	}
+	l.report(stage, done, total, what, text)
+}
+
+// report says text, or what it makes itself of the rest where that is "".
+func (l *Line) report(stage string, done, total int, what, text string) {
 	if l == nil {
 		return
 	}
@@ -68,7 +82,10 @@ func (l *Line) Report(stage string, done, total int, what string) {
 	if now.Before(l.next) {
 		return
 	}
-	text := report.Shorten(report.Clean(l.text(now, done, total, what)), maxLine)
+	if text == "" {
+		text = l.text(now, done, total, what)
+	}
+	text = report.Shorten(report.Clean(text), maxLine)
 	if !l.tty {
 		l.next = now.Add(logInterval)
 		_, _ = fmt.Fprintln(l.w, text)
@@ -121,9 +138,13 @@ func (l *Line) left(now time.Time, done, total int) (string, bool) {
 	if done <= l.begun || passed <= 0 {
 		return "", false
 	}
-	seconds := passed.Seconds() * float64(max(total-done, 0)) / float64(done-l.begun)
+	return remaining(passed.Seconds() * float64(max(total-done, 0)) / float64(done-l.begun)), true
+}
+
+// remaining writes how many seconds are left.
+func remaining(seconds float64) string {
 	if seconds < 59.5 {
-		return fmt.Sprintf("%.0f s", seconds), true
+		return fmt.Sprintf("%.0f s", seconds)
 	}
-	return report.Seconds(seconds), true
+	return report.Seconds(seconds)
 }

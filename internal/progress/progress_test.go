@@ -53,13 +53,19 @@ func TestTerminalLine(t *testing.T) {
 	c.pass(time.Millisecond)
 	l.Report("plan: lp", 1, 9, "types")
 	expect("\rplan: lp 1/9 types" + strings.Repeat(" ", len("plan: greedy 3,100/5,000 workers, 3 s left")-len("plan: lp 1/9 types")))
+	c.pass(time.Second)
+	l.ReportLeft("plan: lp", 2, 9, "types", 42*time.Second)
+	expect("\rplan: lp 2/9 types, 42 s left")
+	c.pass(time.Second)
+	l.ReportLeft("plan: lp", 1, 9, "types", 0)
+	expect("\rplan: lp 1/9 types" + strings.Repeat(" ", len(", 42 s left")))
 	l.Done()
 	expect("\r" + strings.Repeat(" ", len("plan: lp 1/9 types")) + "\r")
 	l.Done()
 	expect("")
 	c.pass(time.Second)
 	l.Report("sim", 1200000, 0, "events")
-	expect("\rsim 1,200,000 events, 6s")
+	expect("\rsim 1,200,000 events, 8s")
 }
 
 func TestTimeLeftIsOfTheStage(t *testing.T) {

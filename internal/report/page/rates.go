@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"html"
+	"math"
 	"slices"
 
 	"weft.dev/weft/internal/report"
@@ -75,7 +76,7 @@ func (r *Run) rates(i int) plot {
 	for _, j := range grouped(r.Rates) {
 		if j.Group != group {
 			group = j.Group
-			c.add(`<text class="a" x="4" y="%d">%s</text>`, y+laneHeight-3, html.EscapeString(group))
+			c.add(`<text class="a" x="4" y="%d">%s</text>`, y+laneHeight-3, html.EscapeString(report.Shorten(group, groupLetters)))
 			y += laneHeight
 		}
 		c.rate(i, j, x, y)
@@ -97,18 +98,24 @@ func grouped(list []Rate) []Rate {
 	return sorted
 }
 
-// labelLetters is how many letters of a job's name stand left of its bar.
-const labelLetters = 12
+// How many letters of a job's name stand left of its bar, and of a group's above its bars.
+const (
+	labelLetters = 12
+	groupLetters = 24
+)
 
 // rate draws one bar with its floor.
 func (c *canvas) rate(i int, j Rate, x axis, y int) {
 	said := fmt.Sprintf("%s: %s, floor %s", j.Job, report.PercentTenths(j.Rate), report.Percent(j.Floor))
-	class := fmt.Sprintf("bar c%d", i%colours)
+	class, share := fmt.Sprintf("bar c%d", i%colours), j.Rate
+	if math.IsNaN(share) {
+		share = 0 // said as unknown
+	}
 	if j.below() {
 		class, said = "bar bad", said+", below it"
 	}
 	const high = laneHeight - 4
 	c.add(`<g><title>%s</title><text class="t e" x="-8" y="%d">%s</text><rect class="%s" x="0" width="%s" y="%d" height="%d"/>`+
 		`<line class="floor" x1="%[8]s" x2="%[8]s" y1="%[9]d" y2="%[10]d"/></g>`, html.EscapeString(said), y+high,
-		html.EscapeString(report.Shorten(j.Job, labelLetters)), class, pct(x.at(j.Rate)), y+1, high, pct(x.at(j.Floor)), y-1, y+laneHeight-1)
+		html.EscapeString(report.Shorten(j.Job, labelLetters)), class, pct(x.at(share)), y+1, high, pct(x.at(j.Floor)), y-1, y+laneHeight-1)
 }
