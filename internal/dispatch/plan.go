@@ -22,7 +22,7 @@ func Plan(s *State) Decision {
 type planner struct {
 	*board
 	q       *queue
-	levels  []int // of each job that was picked: its priority when it was, age included
+	levels  []int // that each job was picked at: its priority, age included
 	order   []int // waiting jobs as they were picked
 	last    []int // waiting jobs that are not in the queue: nothing on this machine starts them now
 	starts  []int
@@ -98,12 +98,11 @@ func (p *planner) hopeless(job int) (Wait, bool) {
 
 // run picks every job of the queue and starts it or notes why not.
 func (p *planner) run() {
-	for job := p.q.next(); job >= 0; job = p.q.next() {
-		j := p.jobs[job]
-		p.levels[job] = j.Priority + age(j, p.s.Now)
+	for job, level := p.q.next(); job >= 0; job, level = p.q.next() {
+		p.levels[job] = level
 		if r := p.q.pick(job); r.Refused() {
 			p.order = append(p.order, job)
-			p.waits[job] = Wait{Job: j.ID, Reason: r, GPU: -1}
+			p.waits[job] = Wait{Job: p.jobs[job].ID, Reason: r, GPU: -1}
 			continue
 		}
 		if p.start(job) {

@@ -90,10 +90,10 @@ func (q *queue) earlier(a, b int) int {
 	return cmp.Or(x.Submitted.Compare(y.Submitted), cmp.Compare(x.ID, y.ID))
 }
 
-// next takes the job that comes next out of its line, or returns -1. The highest level of any priority goes first, where
+// next takes the job that comes next out of its line, with the level that it was taken at, or returns -1. The highest level of any priority goes first, where
 // age lifts all jobs of a priority with its oldest: a user's many old jobs do not go before another's first. Of the users
 // that wait at that level the one with the least load goes first, then the one whose job was submitted first. O(lines).
-func (q *queue) next() int {
+func (q *queue) next() (job, at int) {
 	level := map[int]int{} // of each priority
 	for i := range q.lines {
 		if l := &q.lines[i]; len(l.jobs) > 0 {
@@ -115,11 +115,11 @@ func (q *queue) next() int {
 		}
 	}
 	if best == nil {
-		return -1
+		return -1, 0
 	}
-	job := best.jobs[0]
+	job = best.jobs[0]
 	best.jobs = best.jobs[1:]
-	return job
+	return job, best.level
 }
 
 // before orders two lines.
