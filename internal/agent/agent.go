@@ -75,6 +75,7 @@ type Agent struct {
 	wanting      int       // sessions that wait for a token
 	felt         unit.Time // when holders were last looked at
 	started      time.Time
+	served       uint64 // from when it could be asked, in the ticks that /proc counts in
 	group        string // the agent's own control group
 
 	work    []func()  // to be done after the event at hand
@@ -161,6 +162,7 @@ func (a *Agent) open() error {
 		return err
 	}
 	a.control, err = listenControl(a)
+	a.served = ticks()
 	return err
 }
 

@@ -3,9 +3,11 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -155,4 +157,16 @@ func bootID() string {
 		return ""
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// tick is the unit in which /proc tells when a process began (USER_HZ, which is 100 on all that Linux runs on today).
+const tick = 10 * time.Millisecond
+
+// ticks is now in those units; the largest number where there is no such clock.
+func ticks() uint64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return math.MaxUint64
+	}
+	return uint64(time.Duration(now.Nano()) / tick)
 }

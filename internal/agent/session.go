@@ -51,7 +51,7 @@ func (c *conn) greet(m wire.Message) {
 	}
 	s.observer = hello.Flags&wire.Observer != 0
 	s.attach(c)
-	if !s.observer && hello.Session == 0 {
+	if !s.observer && hello.Session == 0 && s.started > c.a.served {
 		s.supervise()
 	}
 	var epoch uint64
@@ -68,8 +68,8 @@ func (c *conn) greet(m wire.Message) {
 	c.alloc.tellWanted(s)
 }
 
-// supervise tells the audit that the process launches under tokens alone. One that was without an agent for a while may go on
-// to do so until it learns that there is one, which its next request shows.
+// supervise tells the audit that the process launches under tokens alone. One that was without an agent for a while, or began
+// before this one served, may go on to launch freely until it learns that there is one, which its next request shows.
 func (s *session) supervise() {
 	if s.a.o.Audit != nil {
 		s.a.o.Audit.Enter(s.peer.pid)
