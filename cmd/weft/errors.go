@@ -36,10 +36,14 @@ func (s *session) finish(err error) int {
 	var input *inputError
 	var missing *notFoundError
 	var unreachable *unreachableError
+	var forbidden *forbiddenError
 	var launch *launchError
+	var status statusError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &status):
+		return int(status)
 	case errors.Is(err, errPartial), errors.Is(err, context.Canceled):
 		_, _ = fmt.Fprintln(s.stderr, "interrupted: what is shown is partial")
 		return exitInterrupted
@@ -49,6 +53,9 @@ func (s *session) finish(err error) int {
 	case errors.As(err, &unreachable):
 		s.finish(&unreachable.inputError)
 		return exitUnreachable
+	case errors.As(err, &forbidden):
+		s.finish(&forbidden.inputError)
+		return exitForbidden
 	case errors.As(err, &launch):
 		s.finish(&launch.inputError)
 		return launch.code

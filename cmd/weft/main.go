@@ -50,6 +50,8 @@ type commands struct {
 	Up        upCommand        `cmd:"" help:"Run jobs of this machine: queue, placement, page."`
 	Bench     benchCommand     `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
 
+	boxCommands
+
 	Version kong.VersionFlag `help:"Say which version this is."`
 
 	Color string `enum:"auto,always,never" default:"auto" help:"Colour the output: auto, always or never."`
@@ -65,6 +67,7 @@ type session struct {
 	screen   report.Screen
 	errors   report.Screen // the screen of stderr
 	tty      bool          // stdout is a terminal
+	quiet    bool
 	progress *progress.Line
 	// screenArgs are the flags about the screen, for a command that runs others.
 	screenArgs []string
@@ -129,7 +132,7 @@ func (s *session) look(c *commands) {
 	s.screen, s.tty = screenOf(s.stdout, c.Color)
 	var terminal bool
 	s.errors, terminal = screenOf(s.stderr, c.Color)
-	s.screenArgs = []string{"--color", c.Color}
+	s.screenArgs, s.quiet = []string{"--color", c.Color}, c.Quiet
 	if c.Quiet {
 		s.screenArgs = append(s.screenArgs, "--quiet")
 	}

@@ -199,16 +199,7 @@ func (v View) moved(b *strings.Builder, j *box.Job) {
 		return
 	}
 	lines := strings.Split(strings.TrimSpace(o.Text), "\n")
-	what := strings.ToLower(string(o.Verb))
-	switch {
-	case len(o.From) > 0 && len(o.To) > 0:
-		what += " " + gpus(o.From) + " -> " + gpus(o.To)
-	case len(o.From) > 0:
-		what += " from " + gpus(o.From)
-	case len(o.To) > 0:
-		what += " on " + gpus(o.To)
-	}
-	fmt.Fprintf(b, "Job %s %s %s at %s", j.ID, report.Clean(nameOf(j)), what, v.clock(o.Time, seconds))
+	fmt.Fprintf(b, "Job %s %s %s at %s", j.ID, report.Clean(nameOf(j)), pathOf(o), v.clock(o.Time, seconds))
 	if lines[0] != "" {
 		b.WriteString(": " + report.Clean(lines[0]))
 	} else {
@@ -218,6 +209,28 @@ func (v View) moved(b *strings.Builder, j *box.Job) {
 	for _, line := range lines[1:] {
 		b.WriteString(report.Clean(line) + "\n")
 	}
+}
+
+// pathOf is what was done, from where to where: "moved gpu1 -> gpu3".
+func pathOf(o *box.Operation) string {
+	what := strings.ToLower(string(o.Verb))
+	switch {
+	case len(o.From) > 0 && len(o.To) > 0:
+		return what + " " + gpus(o.From) + " -> " + gpus(o.To)
+	case len(o.From) > 0:
+		return what + " from " + gpus(o.From)
+	case len(o.To) > 0:
+		return what + " on " + gpus(o.To)
+	}
+	return what
+}
+
+// Operated is what was done to a job, and why, in one line: "moved gpu1 -> gpu3: 43 was below its floor.".
+func Operated(o *box.Operation) string {
+	if first, _, _ := strings.Cut(strings.TrimSpace(o.Text), "\n"); first != "" {
+		return pathOf(o) + ": " + report.Clean(first)
+	}
+	return pathOf(o)
 }
 
 // Placed is where a job is, in one line: "on gpu1 beside 43, predicted 87 % (82 to 91), floor 80 %".
