@@ -47,6 +47,8 @@ const (
 	undisturbed  = 0.05           // of a window that may be waits, where it counts as alone
 	faster       = 1.05           // than alone is a proof that what is known of it is too slow
 	largestRate  = 1e6            // iterations per second
+	leastSpeed   = 1e-6           // of a job that is told of: an iteration in eleven days
+	leastBusy    = 1e-4           // less is unknown: who uses no GPU is Idle
 	leastPortion = 0.2            // of a window without waits, for the busy share to show in it
 )
 
@@ -76,7 +78,7 @@ func (w Window) speed() float64 {
 
 // busy is the busy share that a window shows; 0 where it shows none. Beside others the driver's figure is of all of them.
 func (w Window) busy() float64 {
-	if share := w.Utilisation; w.Alone && share > 0 && share <= 1 {
+	if share := w.Utilisation; w.Alone && share >= leastBusy && share <= 1 {
 		return share
 	}
 	if own := 1 - w.lost(); own >= leastPortion {
@@ -180,10 +182,10 @@ func (b *Book) Tell(key string, a Alone) {
 	if !(Kind{Key: key}).named() {
 		return
 	}
-	if !(a.Rate > 0 && a.Rate <= largestRate) {
+	if !(a.Rate >= leastSpeed && a.Rate <= largestRate) {
 		a.Rate = 0
 	}
-	if !(a.Busy > 0 && a.Busy <= 1) {
+	if !(a.Busy >= leastBusy && a.Busy <= 1) {
 		a.Busy = 0
 	}
 	if a.Source != Declared {
@@ -246,7 +248,7 @@ func (f *facts) learn(speeds, shares *samples, speed, busy float64) {
 	if speed > 0 {
 		speeds.add(speed)
 	}
-	if busy > 0 {
+	if busy >= leastBusy {
 		shares.add(busy)
 	}
 }

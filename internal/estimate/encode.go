@@ -220,16 +220,16 @@ func (b *Book) fillFact(x *factForm) error {
 		return errors.New("figures that cannot be")
 	}
 	for _, list := range [][]float64{x.Speeds, x.Shared} {
-		if !within(list, largestRate) {
+		if !within(list, leastSpeed, largestRate) {
 			return errors.New("speeds that cannot be")
 		}
 	}
 	for _, list := range [][]float64{x.Shares, x.Taken} {
-		if !within(list, 1) {
+		if !within(list, leastBusy, 1) {
 			return errors.New("busy shares that cannot be")
 		}
 	}
-	if !(x.Rate >= 0 && x.Rate <= largestRate && x.Busy >= 0 && x.Busy <= 1) {
+	if x.Rate != 0 && !within([]float64{x.Rate}, leastSpeed, largestRate) || x.Busy != 0 && !within([]float64{x.Busy}, leastBusy, 1) {
 		return errors.New("told figures that cannot be")
 	}
 	f := b.fact(x.Key)
@@ -239,7 +239,7 @@ func (b *Book) fillFact(x *factForm) error {
 	return nil
 }
 
-// within says whether samples are so few and in (0, most].
-func within(list []float64, most float64) bool {
-	return len(list) <= keep && !slices.ContainsFunc(list, func(v float64) bool { return !(v > 0 && v <= most) })
+// within says whether samples are no more than there are kept, and in bounds.
+func within(list []float64, least, most float64) bool {
+	return len(list) <= keep && !slices.ContainsFunc(list, func(v float64) bool { return !(v >= least && v <= most) })
 }

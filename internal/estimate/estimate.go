@@ -245,7 +245,11 @@ func (b *Book) Observe(k Kind, others []Kind, rate, noise float64) (news float64
 	}
 	i, of := b.ownAll(k, others)
 	b.refresh()
-	return b.belief.Observe(i, of, min(rate, 1), min(noise, 1))
+	rate, noise = min(rate, 1), min(noise, 1)
+	if rate > 1/b.belief.Slowdown(i, of) && slices.ContainsFunc(of, func(l int) bool { return b.belief.Seen(i, l) < manyTimes }) {
+		noise *= firstDoubt
+	}
+	return b.belief.Observe(i, of, rate, noise)
 }
 
 // Figures of observations.
@@ -253,6 +257,7 @@ const (
 	leastNoise = 0.02 // of a window: what it does not repeat of itself
 	mostOthers = 64   // on one GPU: more is a mistake
 	manyTimes  = 3    // observations of a pair after which its rate rests on them
+	firstDoubt = 2    // times the noise, of good news before that: a job may have had little to do in one window
 )
 
 // Predict is the rate of a job beside others, as a share of its rate alone: as expected, and the bounds that it is above or

@@ -2,8 +2,11 @@ package estimate
 
 import (
 	"math"
+	"slices"
 	"strings"
+	"sync"
 
+	"weft.dev/weft/internal/catalogue"
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/interference"
 	"weft.dev/weft/internal/interference/model"
@@ -106,7 +109,7 @@ func (b *Book) prior(i, l *row) prediction {
 	}
 	worst = max(mean, worst)
 	deviation := math.Hypot((worst-mean)/b.belief.Quantile(), least(mean))
-	return prediction{mean, min(deviation, 1+mean), basis}
+	return prediction{mean, min(deviation, 3*(1+mean)), basis}
 }
 
 // basisOf is what the prediction of a pair rests on.
@@ -147,16 +150,29 @@ func (b *Book) learn(i, l interference.Config) learned {
 }
 
 // addedBy is the slowdown of a rate.
-func addedBy(rate float64) float64 { return min(mostAdded, max(0, 1/max(rate, leastLeft)-1)) }
+func addedBy(rate float64) float64 { return min(mostAdded, max(0, 1/max(rate, leastRate)-1)) }
 
-// known is the configuration that a key names, and whether the learned predictor knows it.
+// known is the configuration that a key names in any case, and whether the learned predictor knows it.
 func (b *Book) known(key string) (interference.Config, bool) {
-	c := interference.Config{Model: key}
-	if at := strings.LastIndexByte(key, ':'); at > 0 {
-		c = interference.Config{Model: key[:at], Batch: key[at+1:]}
-	}
 	if b.o.Predictor == nil || b.o.GPU == "" {
-		return c, false
+		return interference.Config{}, false
 	}
-	return c, b.learn(c, c).basis > 0
+	for _, c := range configurations()[strings.ToLower(key)] {
+		if b.learn(c, c).basis > 0 {
+			return c, true
+		}
+	}
+	return interference.Config{}, false
 }
+
+// configurations are those of the catalogue by their names in lower case, as keys may be written; some differ in nothing else.
+var configurations = sync.OnceValue(func() map[string][]interference.Config {
+	list := map[string][]interference.Config{}
+	for _, e := range catalogue.All() {
+		c := interference.Config{Model: e.Model, Batch: e.Batch}
+		if key := strings.ToLower(c.String()); !slices.Contains(list[key], c) {
+			list[key] = append(list[key], c)
+		}
+	}
+	return list
+})

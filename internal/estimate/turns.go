@@ -20,10 +20,10 @@ const (
 	shortGap   = 1e-3    // s of a gap in which a peer keeps the GPU
 	lightShare = 0.6     // of what processor sharing costs a job with little work: it is behind, so it is served first
 	heavyShare = 0.6     // of the time that a job with little work finds a peer before it, at worst
-	lendLoss   = 2e-3    // s of a gap of a higher job that lower ones do not get
-	lendDoubt  = 35e-3   // s of gap of a higher job below which lower ones may get little: gaps vary, and too short ones are not lent
+	lendLoss   = 6e-3    // s of a gap of a higher job that lower ones do not get
+	lendDoubt  = 40e-3   // s of gap of a higher job below which lower ones may get little: gaps vary, and too short ones are not lent
 	overlap    = 0.4     // of the mean: how much of a lower job's slowdown is by its work alone
-	leastLeft  = 0.01    // share of a GPU that a busy higher job leaves: some, for a rate to be a number
+	leastLeft  = 1e-3    // share of a GPU that a busy higher job leaves: some, for a slowdown to be a number
 	slack      = 0.03    // of a slowdown: what the model leaves out
 	highDoubt  = 3       // times the loss budget: what a higher job may lose in one pair
 )
@@ -132,8 +132,10 @@ func (o Options) turns(i, l use, ci, cl cluster.Class) (mean, worst float64) {
 	return min(mean, mostAdded), min(worst, mostAdded)
 }
 
-// mostAdded is the slowdown of a job that hardly runs at all: a rate of 1 %.
-const mostAdded = 1/leastLeft - 1
+// mostAdded is the slowdown of a job that hardly runs at all, at leastRate.
+const mostAdded = 1/leastRate - 1
+
+const leastRate = 0.01
 
 // least is the least standard deviation of a slowdown that was predicted and not observed. It makes three windows of noise
 // 0.05 outweigh a prediction that is 20 points off: they move the mean by (1 + a)^1.5 / 25, which is more than half of that.
