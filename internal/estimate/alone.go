@@ -77,9 +77,13 @@ func (w Window) speed() float64 {
 }
 
 // busy is the busy share that a window shows; 0 where it shows none. Beside others the driver's figure is of all of them.
+// What a job computed is told when it gives the token back: more than it held in the window is partly of the one before.
 func (w Window) busy() float64 {
 	if share := w.Utilisation; w.Alone && share >= leastBusy && share <= 1 {
 		return share
+	}
+	if w.Held > 0 && w.Used > w.Held+w.Length/100 {
+		return 0
 	}
 	if own := 1 - w.lost(); own >= leastPortion {
 		return min(1, w.Used.Seconds()/(w.Length.Seconds()*own))

@@ -106,14 +106,16 @@ func (b *Book) Safe() *interference.Table {
 // unknownKey names the rows of kinds of which nothing is known.
 const unknownKey = "(unknown)"
 
-// find is the row of a kind: its own, or that of the unknown ones of its class. A kind without a key counts as unknown.
+// find is the row of a kind: its own, or, where nothing is known of it, that of all such of its class. A kind without a key counts as unknown.
 func (b *Book) find(k Kind) int {
 	if i, ok := b.index[k]; ok {
 		b.touch(i)
 		return i
 	}
-	if k.named() && b.facts[k.Key] != nil {
-		return b.grow(k)
+	if k.named() {
+		if _, learned := b.known(k.Key); learned || b.facts[k.Key] != nil {
+			return b.grow(k)
+		}
 	}
 	k = Kind{Class: min(k.Class, classes-1)}
 	if i, ok := b.index[k]; ok {

@@ -49,11 +49,11 @@ const (
 // facet reads what is known of a key.
 func (b *Book) facet(key string) facet {
 	x := facet{mean: use{unknownBusy, unknownCycle}, worst: use{1, unknownCycle}}
+	x.config, x.learned = b.known(key)
 	f := b.facts[key]
-	if f == nil || key == "" {
+	if f == nil {
 		return x
 	}
-	x.config, x.learned = b.known(key)
 	if rate, _ := f.rate(); rate > 0 {
 		x.mean.cycle, x.worst.cycle = 1/rate, 1/rate
 	}
