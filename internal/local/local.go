@@ -212,12 +212,19 @@ func lockDir(dir string) (*os.File, error) {
 	return f, err
 }
 
-// openStore opens the database. A corrupt one is moved aside, and the jobs are taken from their own folders.
+// openStore opens the database. A corrupt one is moved aside, and the jobs are taken from their own folders; so they are where
+// it is empty and the folders are not.
 func (b *Box) openStore() ([]*record, error) {
 	path := filepath.Join(b.o.State, "state.db")
 	var records []*record
 	var err error
 	b.store, records, err = openStore(path)
+	if err == nil && len(records) == 0 {
+		records, err = b.readCopies()
+		if len(records) > 0 {
+			b.degraded["state"] = "state.db was empty; jobs were read from their folders"
+		}
+	}
 	if !errors.Is(err, errCorrupt) {
 		return records, err
 	}
@@ -251,6 +258,9 @@ func (b *Box) readCopies() ([]*record, error) {
 		changes = append(changes, jobChange(r))
 	}
 	slices.SortFunc(records, func(x, y *record) int { return int(x.ID) - int(y.ID) })
+	if len(changes) == 0 {
+		return nil, nil
+	}
 	return records, b.store.write(changes...)
 }
 

@@ -209,14 +209,17 @@ func (b *Box) observeJob(j *job, seen *agent.Job, busy map[int]float64, now time
 		return 0
 	}
 	b.book.Learn(j.Key, w)
-	rate, noise, ok := b.book.Rate(j.Key, w)
+	rate, noise, ok := 1.0, 0.0, true // alone it has its whole speed, whatever it does with it
+	used := w.Utilisation
+	if !w.Alone {
+		rate, noise, ok = b.book.Rate(j.Key, w)
+		used = w.Held.Seconds() / w.Length.Seconds()
+	}
 	if !ok {
 		return 0
 	}
 	v.waits = [2]float64{w.Wait.Seconds() / w.Length.Seconds(), w.Stall.Seconds() / w.Length.Seconds()}
-	v.rate = &rate
-	used := w.Held.Seconds() / w.Length.Seconds()
-	v.busy = &used
+	v.rate, v.busy = &rate, &used
 	j.Windows++
 	j.MeanRate += (rate - j.MeanRate) / float64(j.Windows)
 	b.holdFloor(j, rate, noise, w.Length)

@@ -72,7 +72,7 @@ func (b *Box) inCatalogue(name string) (catalogue.Entry, bool) {
 	model, batch, _ := strings.Cut(name, ":")
 	var found []catalogue.Entry
 	for _, e := range catalogue.All() {
-		if strings.EqualFold(e.Model, model) && e.Batch == batch && e.Peak > 0 {
+		if strings.EqualFold(e.Model, model) && e.Batch == batch {
 			found = append(found, e)
 		}
 	}
@@ -89,6 +89,9 @@ func (b *Box) worth(e catalogue.Entry) int {
 		n += 8
 	}
 	if e.GPUUtil > 0 {
+		n += 4
+	}
+	if e.Peak > 0 {
 		n += 4
 	}
 	if e.Shape != "" {
@@ -114,9 +117,6 @@ func (b *Box) lastNamed(name string, uid int) *record {
 func nearestProfiles(name string) string {
 	var names []string
 	for _, e := range catalogue.All() {
-		if e.Peak == 0 {
-			continue
-		}
 		names = append(names, e.Model)
 		if e.Batch != "" {
 			names = append(names, e.Model+":"+e.Batch)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -57,12 +58,15 @@ var errCorrupt = errors.New("the database is corrupt")
 
 // openStore opens the database at a path and reads every job, so that a corrupt file is noticed before anything rests on it.
 func openStore(path string) (s *store, jobs []*record, err error) {
-	defer func() { // the database panics on pages that cannot be
+	// The database panics on pages that cannot be, and reading beyond the end of a file that was cut is a fault. The list of free
+	// pages is kept in the file, for to make it anew pages are walked in a goroutine that cannot be guarded so.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
 		if r := recover(); r != nil {
 			s, jobs, err = nil, nil, fmt.Errorf("%w: %v", errCorrupt, r)
 		}
 	}()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
 	switch {
 	case errors.Is(err, bbolt.ErrInvalid), errors.Is(err, bbolt.ErrChecksum), errors.Is(err, bbolt.ErrVersionMismatch):
 		return nil, nil, fmt.Errorf("%w: %w", errCorrupt, err)
@@ -125,18 +129,29 @@ func (s *store) serve() {
 				break gather
 			}
 		}
-		err := s.db.Update(func(tx *bbolt.Tx) error {
-			for _, c := range batch {
-				if err := c.apply(tx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		err := s.apply(batch)
 		for _, c := range batch {
 			c.done <- err
 		}
 	}
+}
+
+// apply makes one transaction of commits. A page that turns out to be corrupt is an error of those, and no end of the daemon.
+func (s *store) apply(batch []commit) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", errCorrupt, r)
+		}
+	}()
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		for _, c := range batch {
+			if err := c.apply(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (c commit) apply(tx *bbolt.Tx) error {
