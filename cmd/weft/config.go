@@ -71,7 +71,7 @@ Administrators and the limits of users come from the first one only.
   floor: 0.9                    # of jobs that name none
   class: burstable
   priority: 10                  # 0 to 100
-  listen: 127.0.0.1:7070        # of the page; none by default
+  listen: 127.0.0.1:7070        # of the page; or none
   state: /var/lib/weft
   log_limit: 1GiB               # of one job's log
   administrators: [ana]

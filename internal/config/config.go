@@ -14,7 +14,7 @@ import (
 
 // Config is what is in force.
 type Config struct {
-	Listen   string     // address of the page and of HTTP, host:port; "" for none
+	Listen   string     // address of the page and of HTTP, host:port; NoListen for none
 	State    string     // the daemon's folder, absolute; "" for the default one
 	Floor    float64    // of jobs that name none, in (0, 1]
 	Class    box.Class  // of jobs that name none
@@ -37,8 +37,12 @@ type Limits struct {
 // everybody is the entry of users who have none.
 const everybody = "default"
 
+// NoListen is the address of a daemon that serves no page.
+const NoListen = "none"
+
 // Standards of a machine that nobody configured.
 const (
+	standardListen   = "127.0.0.1:7070"
 	standardFloor    = 0.9
 	standardPriority = 10
 	standardLogLimit = unit.GiB
@@ -47,7 +51,7 @@ const (
 
 // Standard is the configuration of a machine without a file.
 func standard() Config {
-	return Config{Floor: standardFloor, Class: box.Burstable, Priority: standardPriority, LogLimit: standardLogLimit, Users: map[string]Limits{}}
+	return Config{Listen: standardListen, Floor: standardFloor, Class: box.Burstable, Priority: standardPriority, LogLimit: standardLogLimit, Users: map[string]Limits{}}
 }
 
 // Of is what a user may have: each limit is the user's own, else that of everybody.

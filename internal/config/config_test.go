@@ -69,7 +69,7 @@ func TestLaterSourcesWin(t *testing.T) {
 
 func TestNothingIsConfigured(t *testing.T) {
 	l, err := Load(Sources{Machine: filepath.Join(t.TempDir(), "none"), User: written(t, "c", "")})
-	if err != nil || l.Floor != 0.9 || l.Class != box.Burstable || l.Priority != 10 || l.LogLimit != unit.GiB || l.Of("ana").Weight != 1 {
+	if err != nil || l.Listen != "127.0.0.1:7070" || l.Floor != 0.9 || l.Class != box.Burstable || l.Priority != 10 || l.LogLimit != unit.GiB || l.Of("ana").Weight != 1 {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	for _, x := range l.Settings() {
@@ -149,6 +149,17 @@ func TestUsersDecideOnNoLimits(t *testing.T) {
 	var faults trace.Errors
 	if !errors.As(err, &faults) || len(faults) != 2 || faults[0].Line != 2 || faults[0].Fix != "move it to /etc/weft/config.yaml" {
 		t.Fatal(err)
+	}
+}
+
+func TestFoldersAreSeenFromHere(t *testing.T) {
+	t.Chdir("/etc")
+	l, err := Load(Sources{Environment: []string{"WEFT_STATE=a"}, Flags: map[string]string{"listen": "none"}})
+	if err != nil || l.State != "/etc/a" || l.Listen != NoListen {
+		t.Errorf("%v, %v", l, err)
+	}
+	if l, err = Load(Sources{Environment: []string{"WEFT_STATE=a"}, Flags: map[string]string{"state": "../b"}}); err != nil || l.State != "/b" {
+		t.Errorf("%v, %v", l, err)
 	}
 }
 

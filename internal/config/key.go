@@ -60,13 +60,13 @@ func keyNamed(name string) *key {
 }
 
 func setListen(c *Config, value string) *fault {
-	if value == "" {
-		c.Listen = ""
+	if value == NoListen {
+		c.Listen = value
 		return nil
 	}
 	host, port, err := net.SplitHostPort(value)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || strings.ContainsAny(host, " /") {
-		return &fault{fmt.Sprintf("listen %q is no address", value), "it is a host and a port", "127.0.0.1:7070"}
+		return &fault{fmt.Sprintf("listen %q is no address", value), "it is a host and a port, or none", standardListen}
 	}
 	c.Listen = value
 	return nil

@@ -96,7 +96,7 @@ func (l *Loaded) environment(environment []string) trace.Errors {
 			if !is || value == "" {
 				continue // an empty variable is none
 			}
-			if f := k.set(&l.Config, value); f != nil {
+			if f := k.set(&l.Config, fromHere(k, value)); f != nil {
 				faults = append(faults, &trace.Error{Code: "bad_value", File: "environment", Column: k.variable(), Value: value, Message: f.message, Why: f.why, Fix: f.fix})
 				continue
 			}
@@ -104,6 +104,16 @@ func (l *Loaded) environment(environment []string) trace.Errors {
 		}
 	}
 	return faults
+}
+
+// fromHere is a value of this process: a folder is seen from where it runs.
+func fromHere(k *key, value string) string {
+	if k.name == "state" {
+		if path, err := filepath.Abs(value); err == nil {
+			return path
+		}
+	}
+	return value
 }
 
 func (l *Loaded) flags(flags map[string]string) trace.Errors {
@@ -115,7 +125,7 @@ func (l *Loaded) flags(flags map[string]string) trace.Errors {
 			faults = append(faults, &trace.Error{Code: "bad_flag", File: "command line", Column: flag, Message: "no setting is called " + name})
 			continue
 		}
-		if f := k.set(&l.Config, flags[name]); f != nil {
+		if f := k.set(&l.Config, fromHere(k, flags[name])); f != nil {
 			faults = append(faults, &trace.Error{Code: "bad_flag", File: "command line", Column: flag, Value: flags[name], Message: f.message, Why: f.why, Fix: f.fix})
 			continue
 		}
