@@ -117,7 +117,7 @@ func (c *demoCommand) setup() (demo.Setup, error) {
 	if err != nil {
 		return demo.Setup{}, err
 	}
-	group, err := demo.Group(demo.Mix(c.Mix), c.Jobs, c.Length*7/11, c.Length*15/11, gpus[0].Usable-gpus[0].Context, c.Seed)
+	group, err := demo.Group(demo.Mix(c.Mix), c.Jobs, c.Length*7/11, c.Length*15/11, gpus[0], c.Seed)
 	return demo.Setup{Weft: weft, Programs: programs, GPUs: gpus, Memory: demoMemory, Group: group}, err
 }
 

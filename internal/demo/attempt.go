@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weft.dev/weft/internal/unit"
 )
 
 // codeOOM is how weft-train ends when it is out of GPU memory.
@@ -25,11 +27,15 @@ const patience = 10 * time.Second
 
 // arguments are those of weft-train for a job, which keeps its checkpoint in a file.
 func (j *Job) arguments(checkpoint string) []string {
-	return []string{"--name", j.Name, "--model", j.Model, "--batch", j.Batch, "--gpu", j.GPU, "--kernels", strconv.Itoa(j.Kernels),
+	return []string{"--name", j.Name, "--model", j.Model, "--batch", j.Batch, "--gpu", j.GPU, "--persistent", size(j.Persistent),
+		"--ephemeral", size(j.Peak - j.Persistent - j.Context), "--kernels", strconv.Itoa(j.Kernels),
 		"--kernel-us", strconv.FormatFloat(float64(j.Kernel.Nanoseconds())/1e3, 'f', 3, 64),
 		"--gap-ms", strconv.FormatFloat(float64(j.Gap.Nanoseconds())/1e6, 'f', 3, 64), "--iterations", strconv.Itoa(j.Iterations),
 		"--checkpoint", checkpoint, "--resume"}
 }
+
+// size writes a number of bytes as weft-train takes it.
+func size(b unit.Bytes) string { return strconv.FormatInt(int64(b), 10) }
 
 // line is what weft-train prints of itself.
 type line struct {

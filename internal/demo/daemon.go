@@ -51,7 +51,7 @@ func (b *buffer) String() string {
 // startDaemon starts a daemon on emulated GPUs, and returns once it answers.
 func startDaemon(ctx context.Context, s Setup, state string) (*daemon, error) {
 	d := &daemon{state: state, said: &buffer{}, ended: make(chan struct{}), client: newClient(state)}
-	d.cmd = exec.Command(s.Weft, "up", "--emulate", strconv.Itoa(len(s.GPUs)), "--gpu-memory", strconv.FormatInt(int64(s.Memory), 10), "--state", state)
+	d.cmd = exec.Command(s.Weft, "up", "--emulate", strconv.Itoa(len(s.GPUs)), "--gpu-memory", strconv.FormatInt(int64(s.Memory), 10), "--state", state, "--listen", "127.0.0.1:0")
 	d.cmd.Stdout, d.cmd.Stderr = d.said, d.said
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C in the terminal is for its owner, who stops the jobs first
 	d.cmd.WaitDelay = patience

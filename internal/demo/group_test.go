@@ -8,17 +8,23 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/catalogue"
+	"weft.dev/weft/internal/emugpu"
 	"weft.dev/weft/internal/unit"
 
 	"pgregory.net/rapid"
 )
 
-const usable = 15*unit.GiB - 256*unit.MiB
+// device is a GPU like those of the demo.
+func device() emugpu.GPU {
+	g, _ := emugpu.Model("a10")
+	g.Total, g.Usable = 16*unit.GiB, 15*unit.GiB
+	return g
+}
 
 // group is the demo's own, or one like it.
 func group(t testing.TB, mix Mix, jobs int, seed uint64) []Job {
 	t.Helper()
-	g, err := Group(mix, jobs, 7*time.Second, 15*time.Second, usable, seed)
+	g, err := Group(mix, jobs, 7*time.Second, 15*time.Second, device(), seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +56,7 @@ func TestGroupIsOfTheCatalogue(t *testing.T) {
 				r.Fatalf("%s takes %v alone", j.Name, j.Alone())
 			case j.Kernel < time.Millisecond || j.Kernel > 5*time.Millisecond:
 				r.Fatalf("%s: kernels of %v", j.Name, j.Kernel)
-			case j.Peak != e.Peak || j.Peak > usable || names[j.Name]:
+			case j.Peak != e.Peak || j.Peak > device().Usable || j.Peak < j.Persistent+j.Context || names[j.Name]:
 				r.Fatalf("%+v", j)
 			}
 			names[j.Name] = true
@@ -84,7 +90,9 @@ func TestGroupHasThreeClasses(t *testing.T) {
 }
 
 func TestGroupRefusesWhatNothingFits(t *testing.T) {
-	if g, err := Group(Typical, 4, time.Second, 2*time.Second, unit.GiB, 1); err == nil {
+	small := device()
+	small.Usable = unit.GiB
+	if g, err := Group(Typical, 4, time.Second, 2*time.Second, small, 1); err == nil {
 		t.Errorf("drew %v", g)
 	}
 }

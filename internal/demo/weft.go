@@ -146,32 +146,38 @@ func (g *submitted) note(ctx context.Context, number int, j *box.Job) error {
 		return err
 	}
 	o.Running += running
-	history, err := g.daemon.client.History(ctx, time.Hour)
-	if err != nil {
-		return err
-	}
-	var stays []Stay
-	for _, l := range history.Lanes {
-		if l.Job != j.ID {
-			continue
-		}
-		stay := Stay{GPU: l.GPU, From: g.since(history.Until, l.From), To: g.since(history.Until, 0)}
-		if l.To != nil {
-			stay.To = g.since(history.Until, *l.To)
-		}
-		stays = append(stays, stay)
-	}
-	if len(stays) == 0 || j.Started == nil || j.Ended == nil {
-		return fmt.Errorf("the daemon does not say where job %s ran", j.Name)
-	}
-	stays[0].From, stays[len(stays)-1].To = j.Started.Sub(g.begun), j.Ended.Sub(g.begun)
+	stays, err := g.stays(ctx, j)
 	o.Stays = append(o.Stays, stays...)
-	return nil
+	return err
 }
 
-// since is a time that was so many seconds before another, since the group was submitted.
-func (g *submitted) since(until time.Time, before float64) time.Duration {
-	return until.Sub(g.begun) - time.Duration(before*float64(time.Second))
+// stays are the attempts of a submission that has ended, from what the daemon noted of it.
+func (g *submitted) stays(ctx context.Context, j *box.Job) ([]Stay, error) {
+	var stays []Stay
+	var open bool
+	end := func(at time.Time) {
+		if open {
+			stays[len(stays)-1].To, open = at.Sub(g.begun), false
+		}
+	}
+	for e, err := range g.daemon.client.Events(ctx, 0, time.Since(g.begun)+time.Minute, false) {
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Job != j.ID:
+		case e.Type == box.EventPlaced && e.GPU != nil:
+			end(e.Time)
+			stays, open = append(stays, Stay{GPU: *e.GPU, From: e.Time.Sub(g.begun)}), true
+		case e.Type == box.EventMoved, e.Type == box.EventEvicted:
+			end(e.Time)
+		}
+	}
+	if len(stays) == 0 || j.Started == nil || j.Ended == nil {
+		return nil, fmt.Errorf("the daemon does not say where job %s ran: %s", j.Name, j.Fault)
+	}
+	end(*j.Ended)
+	stays[0].From, stays[len(stays)-1].To = j.Started.Sub(g.begun), j.Ended.Sub(g.begun)
+	return stays, nil
 }
 
 // stats are the figures of the daemon's emulated GPUs.
