@@ -12,7 +12,7 @@ import (
 const (
 	soon       = 20 * time.Millisecond  // between looks at the tree, at first
 	later      = 100 * time.Millisecond // and after a second
-	alone      = 500 * time.Millisecond // that filters have to see the end of their input
+	alone      = 2 * time.Second        // that filters have to see the end of their input
 	killRounds = 50                     // of stopping what still forks, before all is killed
 )
 
@@ -29,7 +29,7 @@ type guard struct {
 
 	began    time.Time // when it was asked to stop; zero before
 	deadline time.Time // when what was asked is killed
-	filters  time.Time // since when only filters are left
+	filters  time.Time // when filters are asked that are all that is left
 	left     time.Time // when what the program left behind is killed; zero before it ended
 
 	asked, held, frozen, spared map[key]bool
@@ -181,7 +181,10 @@ func (g *guard) askSome(r request, now time.Time) {
 		return
 	}
 	if g.filters.IsZero() {
-		g.filters = now.Add(alone)
+		g.filters = now
+		if len(g.asked) > 0 {
+			g.filters = now.Add(alone)
+		} // else there is nobody whose output they wait for
 	}
 	if !now.Before(g.filters) {
 		for _, p := range r.filters {

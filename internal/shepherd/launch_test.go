@@ -228,11 +228,15 @@ func TestInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("SECRET", "yes")
+	limit, err := exec.Command("sh", "-c", "ulimit -n").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	p := start(t, dir, script(dir, "ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status; ls -l /proc/$PPID/fd | grep -c pipe; env | grep -c SECRET; tr '\\0' '\\n' < /proc/$PPID/environ | grep -c SECRET; cut -d' ' -f6 /proc/self/stat"), nil)
+	p := start(t, dir, script(dir, "ulimit -n; ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status; ls -l /proc/$PPID/fd | grep -c pipe; env | grep -c SECRET; tr '\\0' '\\n' < /proc/$PPID/environ | grep -c SECRET; cut -d' ' -f6 /proc/self/stat"), nil)
 	ended(t, p)
 	// Of the shepherd: the two pipes that it reads from, and for the moment the one that it is ready on.
-	lines := strings.Split(printed(t, dir, Stdout), "\n")
+	lines := strings.Split(strings.TrimPrefix(printed(t, dir, Stdout), string(limit)), "\n")
 	if len(lines) < 7 || lines[0] != "4" || !strings.HasSuffix(lines[1], "0000000000000000") || !strings.HasSuffix(lines[2], "0000000000000000") ||
 		lines[3] > "5" || lines[4] != "0" || lines[5] != "0" || lines[6] != fmt.Sprint(p.PID()) {
 		t.Errorf("%q", lines)

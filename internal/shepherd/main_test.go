@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +18,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "shepherd" {
 		os.Exit(Main(os.Args[2:]))
 	}
-	os.Exit(m.Run())
+	if dir := os.Getenv(daemonDir); dir != "" {
+		daemon(dir)
+	}
+	goleak.VerifyTestMain(m)
 }
 
 const within = 20 * time.Second // that anything takes at most on a machine that does other things

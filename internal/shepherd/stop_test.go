@@ -66,6 +66,7 @@ func TestStopReachesTheProgram(t *testing.T) {
 		{"while true; do python3 train.py; echo next; done", "", 143},
 		{"python3 train.py | tee copy; echo next", "", 143},
 		{"python3 train.py 2>&1 | cat | tee copy", "", 143},
+		{"python3 train.py 2>&1 | (cat; sleep 0.3; echo trailer) | tee copy; echo next", "", 143},
 		{"exec nohup python3 train.py", "", 3},
 		{"trap 'echo trapped; exit 9' TERM; python3 train.py; echo next", "trapped\n", 9},
 		{"trap 'sleep 0.2; echo saved; exit 9' TERM; python3 train.py; echo next", "saved\n", 9},
@@ -146,6 +147,25 @@ func TestStopByForce(t *testing.T) {
 			}
 			gone(t, p)
 		})
+	}
+}
+
+// Filters that nothing else feeds are asked at once.
+func TestStopOfFilters(t *testing.T) {
+	dir := t.TempDir()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	p := start(t, dir, script(dir, "cat | tee copy"), r)
+	_ = r.Close()
+	began := time.Now()
+	if err := p.Stop(Stopped); err != nil {
+		t.Fatal(err)
+	}
+	if e := ended(t, p); e.Cause != Stopped || e.Forced || time.Since(began) > alone {
+		t.Errorf("%+v after %v", e, time.Since(began))
 	}
 }
 

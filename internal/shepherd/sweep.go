@@ -2,6 +2,7 @@ package shepherd
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,13 +47,13 @@ func left(mark string, stopped map[key]bool) ([]proc, error) {
 			return nil, err
 		}
 		list = list[:0]
-		seen, tree, fresh := map[int]bool{}, children(all), false
+		seen, tree, own, fresh := map[int]bool{}, children(all), line(all, os.Getpid()), false
 		for _, p := range all {
-			if p.dead() || !marked(p.pid, markName+"="+mark) {
+			if p.dead() || own[p.pid] || !marked(p.pid, markName+"="+mark) {
 				continue
 			}
 			for _, q := range append(below(tree, p.pid), p) {
-				if q.dead() || seen[q.pid] {
+				if q.dead() || own[q.pid] || seen[q.pid] {
 					continue
 				}
 				seen[q.pid] = true
@@ -68,4 +69,13 @@ func left(mark string, stopped map[key]bool) ([]proc, error) {
 		}
 	}
 	return list, nil
+}
+
+// line is a process and those above it. A daemon that was started from within a job does not end itself with that.
+func line(all map[int]proc, pid int) map[int]bool {
+	list := map[int]bool{}
+	for ; pid != 0 && !list[pid]; pid = all[pid].parent {
+		list[pid] = true
+	}
+	return list
 }

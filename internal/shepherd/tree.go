@@ -16,7 +16,8 @@ var roles = map[string]role{
 	"timeout": wrapper, "nice": wrapper, "env": wrapper, "time": wrapper, "stdbuf": wrapper, "nohup": wrapper, "setsid": wrapper,
 	"script": wrapper, "flock": wrapper,
 	"tee": filter, "cat": filter, "ts": filter, "grep": filter, "sed": filter, "awk": filter, "gawk": filter, "mawk": filter,
-	"head": filter, "tail": filter, "pv": filter, "logger": filter,
+	"head": filter, "tail": filter, "pv": filter, "logger": filter, "tr": filter, "cut": filter, "sort": filter, "uniq": filter,
+	"wc": filter, "gzip": filter, "pigz": filter, "bzip2": filter, "xz": filter, "zstd": filter,
 }
 
 // request is whom to tell to stop now.
