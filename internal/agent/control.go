@@ -183,6 +183,9 @@ func (c *control) talk(ctx context.Context, conn *net.UnixConn) {
 			answer = c.a.answer(ctx, r)
 		}
 		if out.Encode(answer) != nil {
+			if r.Op == OpAllocate && answer.ID != 0 { // who asked for it did not wait until its memory was free
+				c.a.answer(ctx, Request{Op: OpRelease, ID: answer.ID})
+			}
 			return
 		}
 	}

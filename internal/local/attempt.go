@@ -104,7 +104,7 @@ func (b *Box) predict(j *job) *box.Prediction {
 // run starts a job's program and sees it to its end. r is its record as it was placed.
 func (b *Box) run(j *job, r record) {
 	if err := b.persist(j); err != nil { // what is not known to be placed must not run
-		b.unstart(j, fmt.Errorf("it cannot be started: %w", err))
+		b.unstart(j, err)
 		return
 	}
 	b.o.Faults("placed")
@@ -143,7 +143,7 @@ func (b *Box) run(j *job, r record) {
 
 // launch allocates and starts. The program runs, or there is an error and nothing is left.
 func (b *Box) launch(j *job, r *record) (*shepherd.Process, uint64, error) {
-	answer, err := b.client.allocate(b.ctx, b.allocation(r))
+	answer, err := b.allocate(j, r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -169,6 +169,25 @@ func (b *Box) launch(j *job, r *record) (*shepherd.Process, uint64, error) {
 		return nil, 0, errors.Join(err, b.free(answer.ID))
 	}
 	return process, answer.ID, nil
+}
+
+// allocate waits until the agent has what a job is always to have. Stop ends the wait.
+func (b *Box) allocate(j *job, r *record) (agent.Response, error) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	b.mu.Lock()
+	j.giveUp = cancel
+	stopped := j.StopAsked
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		j.giveUp = nil
+		b.mu.Unlock()
+	}()
+	if stopped {
+		return agent.Response{}, context.Canceled
+	}
+	return b.client.allocate(ctx, b.allocation(r))
 }
 
 // allocation is what a job has at the agent.
@@ -248,27 +267,21 @@ func groupsOf(uid int) []int {
 	return groups
 }
 
-// unstart takes back a start that could not be. What the user can mend ends the job; what is weft's own lets it wait and try
-// again a little later.
+// unstart takes back a start that could not be: the job waits, and is tried again a little later.
 func (b *Box) unstart(j *job, err error) {
 	if b.ctx.Err() != nil {
 		return // the next daemon finds out what became of it
 	}
-	b.mu.Lock()
-	var refusal *agent.RefusalError
-	now := time.Now()
-	if errors.As(err, &refusal) {
-		b.finish(j, ending{outcome: box.Failed, exit: exitTrouble, fault: refusal.Message, at: now})
-		b.mu.Unlock()
-		b.keep(j)
-		return
-	}
 	revoked, fault := shepherd.Revoke(b.dir(j.ID), j.Attempt)
-	b.note(box.Event{Type: box.EventTrouble, Job: j.ID, Text: err.Error()})
 	if fault != nil || !revoked {
 		b.o.Log.Error("an attempt cannot be revoked", "job", j.ID, "fault", fault)
 	}
-	j.held = now.Add(retryAfter)
+	b.mu.Lock()
+	if text := err.Error(); !j.StopAsked && j.trouble != text {
+		j.trouble = text
+		b.note(box.Event{Type: box.EventTrouble, Job: j.ID, Text: "it cannot be started: " + text})
+	}
+	j.held = time.Now().Add(retryAfter)
 	b.unbegun(j)
 	b.mu.Unlock()
 	b.keep(j)
@@ -277,9 +290,6 @@ func (b *Box) unstart(j *job, err error) {
 
 // retryAfter is how long a job waits that could not be started through a fault of weft's own.
 const retryAfter = 5 * time.Second
-
-// exitTrouble is the exit code of a job that weft could not run.
-const exitTrouble = 125
 
 // persist makes a job's record durable as it is now. Two that persist one job do so in turn, so that the newer state stays.
 func (b *Box) persist(j *job) error {
@@ -343,6 +353,10 @@ func (b *Box) Stop(c box.Caller, id box.ID) (box.Job, error) {
 		switch j.State {
 		case box.Waiting:
 			b.finish(j, ending{outcome: box.Cancelled, fault: "it was stopped before it began", at: time.Now()})
+		case box.Starting:
+			if j.giveUp != nil {
+				j.giveUp()
+			}
 		case box.Running:
 			j.State = box.Stopping
 		}

@@ -110,11 +110,13 @@ type Box struct {
 // job is a record with what acts for it.
 type job struct {
 	record
-	live  *attempt      // nil while no program runs
-	stdin *os.File      // handed in, until the program has it
-	view  view          // what was observed of it
-	held  time.Time     // not before it is tried again
-	ended chan struct{} // closed when it is done
+	live    *attempt           // nil while no program runs
+	stdin   *os.File           // handed in, until the program has it
+	view    view               // what was observed of it
+	held    time.Time          // not before it is tried again
+	giveUp  context.CancelFunc // ends the wait for its memory; nil when it does not wait
+	trouble string             // why it could not be started last
+	ended   chan struct{}      // closed when it is done
 
 	writing sync.Mutex // held by who makes it durable
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/device"
 	"weft.dev/weft/internal/unit"
@@ -244,6 +245,51 @@ func (b *bench) untilGPU(gpu int, health string) {
 	for end := time.Now().Add(10 * time.Second); b.GPUs()[gpu].Health != health; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("gpu%d is %+v", gpu, b.GPUs()[gpu])
+		}
+	}
+}
+
+// TestAgentHasNoRoom: what the agent refuses for the moment waits, and leaves nothing behind when it is stopped.
+func TestAgentHasNoRoom(t *testing.T) {
+	b := open(t, 1)
+	hog, err := b.client.ask(agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "hog", GPUs: []string{"0"}, Reserved: 16 * unit.GiB, UID: os.Getuid()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, stopped := b.submit("true"), b.submit("true")
+	b.untilEvent(box.EventTrouble, id)
+	b.untilEvent(box.EventTrouble, stopped)
+	if _, err := b.Stop(me, stopped); err != nil {
+		t.Fatal(err)
+	}
+	if j := b.done(stopped); j.Outcome != box.Cancelled {
+		t.Errorf("%+v", j)
+	}
+	if err := b.free(hog.ID); err != nil {
+		t.Fatal(err)
+	}
+	if j := b.done(id); j.Outcome != box.Succeeded {
+		t.Errorf("%+v", j)
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		list, err := b.client.ask(agent.Request{Op: agent.OpList})
+		if err == nil && len(list.Jobs) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("allocations are left: %+v, %v", list.Jobs, err)
+		}
+	}
+}
+
+func (b *bench) untilEvent(is box.EventType, job box.ID) {
+	b.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if slices.ContainsFunc(b.Events(0, time.Time{}), func(e box.Event) bool { return e.Type == is && e.Job == job }) {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("no event %s of job %d", is, job)
 		}
 	}
 }
