@@ -56,14 +56,14 @@ func ratesOf(t testing.TB, r *rand.Rand, jobs ...*alternating) []float64 {
 	return rates
 }
 
-// drawn is a random job: iterations of shortest to 1 s, any busy share, kernels of 0.05 to 2 ms.
+// drawn is a random job: iterations of shortest to 1 s, any busy share, kernels of 0.05 to 1 ms.
 func drawn(r *rand.Rand, class Class, shortest time.Duration) *alternating {
-	a := &alternating{class: class, jitter: 0.5 * r.Float64(), busy: 0.05 + 0.94*r.Float64()}
+	a := &alternating{class: class, jitter: 0.3 * r.Float64(), busy: 0.05 + 0.94*r.Float64()}
 	if r.IntN(6) == 0 {
 		a.busy = 1
 	}
 	a.cycle = time.Duration(float64(shortest) * math.Pow(float64(time.Second/shortest), r.Float64()))
-	a.kernel = time.Duration(5e4 * math.Pow(40, r.Float64()))
+	a.kernel = time.Duration(5e4 * math.Pow(20, r.Float64()))
 	return a
 }
 

@@ -55,6 +55,7 @@ type pairForm struct {
 	L             int     `json:"l"`
 	PriorMean     float64 `json:"prior_mean"`
 	PriorVariance float64 `json:"prior_variance"`
+	PriorCounts   float64 `json:"prior_counts"`
 	Mean          float64 `json:"mean"`
 	Variance      float64 `json:"variance"`
 	Seen          int     `json:"seen"`
@@ -96,7 +97,7 @@ func (b *Book) Encode() ([]byte, error) {
 		for m, l := range order {
 			if b.belief.Seen(i, l) > 0 {
 				x := b.belief.Know(i, l)
-				f.Pairs = append(f.Pairs, pairForm{n, m, x.PriorMean, x.PriorVariance, x.Mean, x.Variance, x.Seen})
+				f.Pairs = append(f.Pairs, pairForm{n, m, x.PriorMean, x.PriorVariance, x.PriorCounts, x.Mean, x.Variance, x.Seen})
 			}
 		}
 	}
@@ -158,7 +159,7 @@ func (b *Book) fill(f *file) error {
 		if !b.has(x.I) || !b.has(x.L) || !x.possible() || b.belief.Seen(x.I, x.L) > 0 {
 			return fmt.Errorf("pair %d cannot be, or is there twice", i)
 		}
-		b.belief.Recall(x.I, x.L, interference.Knowledge{PriorMean: x.PriorMean, PriorVariance: x.PriorVariance, Mean: x.Mean, Variance: x.Variance, Seen: x.Seen})
+		b.belief.Recall(x.I, x.L, interference.Knowledge{PriorMean: x.PriorMean, PriorVariance: x.PriorVariance, PriorCounts: x.PriorCounts, Mean: x.Mean, Variance: x.Variance, Seen: x.Seen})
 	}
 	bans, err := fillTimes(b, f.Bans, func(x timeForm) ban { return ban{x.Until} })
 	if err != nil {
@@ -191,7 +192,7 @@ const (
 func (x pairForm) possible() bool {
 	mean := func(v float64) bool { return v >= 0 && v <= mostMean }
 	variance := func(v float64) bool { return v >= leastSpread && v <= mostVariance }
-	return mean(x.PriorMean) && mean(x.Mean) && variance(x.PriorVariance) && variance(x.Variance) && x.Seen > 0 && x.Seen < mostSeen
+	return mean(x.PriorMean) && mean(x.Mean) && variance(x.PriorVariance) && variance(x.PriorCounts) && variance(x.Variance) && x.Seen > 0 && x.Seen < mostSeen
 }
 
 // errPair is of a pair of kinds that there is not.

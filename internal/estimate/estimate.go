@@ -67,7 +67,8 @@ type Book struct {
 // row is a kind with pairs of its own, or, without a key, all kinds of its class of which nothing is known.
 type row struct {
 	kind    Kind
-	basis   facet // what the priors of its pairs rest on
+	basis   facet  // what the priors of its pairs rest on
+	bad     []Kind // beside whom its last observation was worse than expected by more than it was uncertain; nil it was not
 	dirty   bool
 	touched uint64
 }
@@ -248,18 +249,40 @@ func (b *Book) Observe(k Kind, others []Kind, rate, noise float64) (news float64
 	i, of := b.ownAll(k, others)
 	b.refresh()
 	rate, noise = min(rate, 1), min(noise, 1)
-	if rate > 1/b.belief.Slowdown(i, of) && slices.ContainsFunc(of, func(l int) bool { return b.belief.Seen(i, l) < manyTimes }) {
-		noise *= firstDoubt
+	return b.belief.Observe(i, of, rate, noise*b.trust(i, of, others, rate, noise))
+}
+
+// trust is what the noise of an observation is multiplied with. Good news of a pair that was hardly seen is doubted: a job may
+// have had little to do in one window. Bad news is taken for chance once, and believed the second time in a row.
+func (b *Book) trust(i int, of []int, others []Kind, rate, noise float64) float64 {
+	r, expected := b.rows[i], b.belief.Slowdown(i, of)
+	observed := 1 / max(rate, leastRate)
+	spread := noise * observed * noise * observed
+	for _, l := range of {
+		spread += b.belief.Deviation(i, l) * b.belief.Deviation(i, l)
 	}
-	return b.belief.Observe(i, of, rate, noise)
+	bad := observed-expected > math.Sqrt(spread)
+	again := bad && slices.Equal(r.bad, others)
+	r.bad = nil
+	if bad {
+		r.bad = slices.Clone(others)
+	}
+	switch {
+	case again:
+		return secondTrust
+	case observed < expected && slices.ContainsFunc(of, func(l int) bool { return b.belief.Seen(i, l) < manyTimes }):
+		return firstDoubt
+	}
+	return 1
 }
 
 // Figures of observations.
 const (
-	leastNoise = 0.02 // of a window: what it does not repeat of itself
-	mostOthers = 64   // on one GPU: more is a mistake
-	manyTimes  = 3    // observations of a pair after which its rate rests on them
-	firstDoubt = 2    // times the noise, of good news before that: a job may have had little to do in one window
+	leastNoise  = 0.02 // of a window: what it does not repeat of itself
+	mostOthers  = 64   // on one GPU: more is a mistake
+	manyTimes   = 3    // observations of a pair after which its rate rests on them
+	firstDoubt  = 2    // times the noise, of good news before that
+	secondTrust = 0.5  // times the noise, of bad news again
 )
 
 // Predict is the rate of a job beside others, as a share of its rate alone: as expected, and the bounds that it is above or

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -395,5 +396,34 @@ func TestUnknownKindsAreOne(t *testing.T) {
 	b.Tell("user/1", Alone{Busy: 0.3, Source: Declared})
 	if after := b.Config(Kind{"user/1", cluster.Burstable}); after == before {
 		t.Error("a kind of which something is known is still among the unknown")
+	}
+}
+
+// TestCoverage: after any number of windows a rate is at or above its low bound as often as Coverage says, wherever it is
+// against its prediction.
+func TestCoverage(t *testing.T) {
+	i, l := Kind{"i", cluster.Burstable}, Kind{"l", cluster.Burstable}
+	for _, windows := range []int{1, 2, 3, 5, 10, 30} {
+		r := rand.New(rand.NewPCG(1, uint64(windows)))
+		held, n := 0, 2000
+		for range n {
+			b := New(Options{})
+			busy := 0.1 + 0.9*r.Float64()
+			b.Tell("i", Alone{Rate: 10, Busy: busy, Source: Declared})
+			b.Tell("l", Alone{Rate: 10, Busy: busy, Source: Declared})
+			mean, _, _, _ := b.Predict(i, []Kind{l})
+			truth := 1 / max(1, 1/mean+0.15*r.NormFloat64())
+			for range windows {
+				b.Observe(i, []Kind{l}, truth*(1+0.05*r.NormFloat64()), 0.05)
+			}
+			if _, low, _, _ := b.Predict(i, []Kind{l}); truth >= low {
+				held++
+			}
+		}
+		share := float64(held) / float64(n)
+		t.Logf("%2d windows: %.3f at or above the low bound", windows, share)
+		if share < 0.88 {
+			t.Errorf("after %d windows %.3f are at or above the low bound", windows, share)
+		}
 	}
 }

@@ -40,10 +40,12 @@ type facet struct {
 const (
 	unknownBusy  = 0.9  // expected of a job of which nothing is known; at worst it always has work
 	unknownCycle = 0.1  // s of an iteration of a job that tells of none
-	toldDoubt    = 0.1  // standard deviation of a busy share that was told
+	otherDoubt   = 0.08 // standard deviation of a busy share that was measured on other machines
+	toldDoubt    = 0.03 // or declared
 	sharedDoubt  = 0.05 // or measured beside others, however often
 	aloneDoubt   = 0.02 // or alone
 	sampleDoubt  = 0.1  // of one window
+	idleDoubt    = 0.01 // of the slowdown by a job that uses no GPU
 )
 
 // facet reads what is known of a key.
@@ -65,8 +67,10 @@ func (b *Book) facet(key string) facet {
 	if busy <= 0 {
 		return x
 	}
-	doubt := toldDoubt
+	doubt := otherDoubt
 	switch source {
+	case Declared:
+		doubt = toldDoubt
 	case Measured:
 		doubt = aloneDoubt + sampleDoubt/math.Sqrt(float64(len(f.busy)))
 	case Shared:
@@ -97,7 +101,7 @@ func (b *Book) prior(i, l *row) prediction {
 	_, worst := b.o.turns(x.worst, y.worst, i.kind.Class, l.kind.Class)
 	basis := min(strength(x.source), strength(y.source))
 	if mean == 0 && worst == 0 {
-		return prediction{0, least(0) / 4, strength(Measured)} // one of the two uses no GPU
+		return prediction{0, idleDoubt, strength(Measured)} // one of the two uses no GPU
 	}
 	if x.learned && y.learned && i.kind.Class == l.kind.Class {
 		if p := b.learn(x.config, y.config); p.basis > 0 {
@@ -108,7 +112,7 @@ func (b *Book) prior(i, l *row) prediction {
 		}
 	}
 	worst = max(mean, worst)
-	deviation := math.Hypot((worst-mean)/b.belief.Quantile(), least(mean))
+	deviation := math.Hypot((worst-mean)/b.belief.Quantile(), least(mean, i.kind.Class, l.kind.Class))
 	return prediction{mean, min(deviation, 3*(1+mean)), basis}
 }
 

@@ -19,13 +19,13 @@ const (
 	drainTime  = 2.2e-3  // s that a peer needs to give it back when its turn is over
 	shortGap   = 1e-3    // s of a gap in which a peer keeps the GPU
 	lightShare = 0.6     // of what processor sharing costs a job with little work: it is behind, so it is served first
-	heavyShare = 0.6     // of the time that a job with little work finds a peer before it, at worst
-	lendLoss   = 6e-3    // s of a gap of a higher job that lower ones do not get
-	lendDoubt  = 40e-3   // s of gap of a higher job below which lower ones may get little: gaps vary, and too short ones are not lent
+	heavyShare = 0.4     // of the time that a job with little work finds a peer before it, at worst
+	lendLoss   = 4e-3    // s of a gap of a higher job that lower ones do not get
+	lendDoubt  = 12e-3   // s of gap of a higher job below which lower ones may get little: gaps vary, and too short ones are not lent
 	overlap    = 0.4     // of the mean: how much of a lower job's slowdown is by its work alone
 	leastLeft  = 1e-3    // share of a GPU that a busy higher job leaves: some, for a slowdown to be a number
 	slack      = 0.03    // of a slowdown: what the model leaves out
-	highDoubt  = 3       // times the loss budget: what a higher job may lose in one pair
+	highDoubt  = 2       // times the loss budget: what a higher job may lose in one pair
 )
 
 // peers is the slowdown that l adds to i of the same class, as expected and at worst.
@@ -138,5 +138,17 @@ const mostAdded = 1/leastRate - 1
 const leastRate = 0.01
 
 // least is the least standard deviation of a slowdown that was predicted and not observed. It makes three windows of noise
-// 0.05 outweigh a prediction that is 20 points off: they move the mean by (1 + a)^1.5 / 25, which is more than half of that.
-func least(added float64) float64 { return 0.04 * math.Pow(1+added, 1.5) }
+// 0.05, the last two of which count as of half of that, outweigh a prediction that is 20 points off: (1 + a)^1.5 times 0.021 is
+// enough for the mean to go more than half of the way.
+func least(added float64, ci, cl cluster.Class) float64 {
+	share := leastDoubt
+	if rank(ci) > rank(cl) {
+		share = leastAbove
+	}
+	return share * math.Pow(1+added, 1.5)
+}
+
+const (
+	leastDoubt = 0.03
+	leastAbove = 0.024 // the arbiter holds its budget
+)

@@ -35,7 +35,7 @@ func NewBelief(mean, safe *Table, coverage float64) *Belief {
 		b.variance[i], b.seen[i], b.prior[i] = make([]float64, mean.Len()), make([]int, mean.Len()), make([]moments, mean.Len())
 		for l := range b.variance[i] {
 			b.variance[i][l] = b.spread(mean.added[i][l], safe.Added(i, l))
-			b.prior[i][l] = moments{mean.added[i][l], b.variance[i][l]}
+			b.prior[i][l] = moments{mean.added[i][l], b.variance[i][l], b.variance[i][l]}
 		}
 	}
 	return b

@@ -56,6 +56,9 @@ func TestExpectKeepsObservations(t *testing.T) {
 			early.Observe(0, []int{1}, rate, 0.05)
 		}
 		late.Expect(0, 1, is, now)
+		if k := late.Know(0, 1); k.PriorCounts > k.PriorVariance {
+			t.Skip("the observations contradict the prediction")
+		}
 		if math.Abs(late.Mean(0, 1)-early.Mean(0, 1)) > 1e-6 || math.Abs(late.Deviation(0, 1)-early.Deviation(0, 1)) > 1e-6 {
 			t.Fatalf("mean %g, deviation %g; the other way round %g, %g", late.Mean(0, 1), late.Deviation(0, 1), early.Mean(0, 1), early.Deviation(0, 1))
 		}
@@ -98,5 +101,23 @@ func TestGrownAlone(t *testing.T) {
 	b.Expect(i, 0, 0.1, 0.05)
 	if got := b.Mean(i, 0); got != 0.1 {
 		t.Fatalf("mean %g", got)
+	}
+}
+
+// TestContradictedPrediction: ten observations outweigh a prediction that is sure of something else, and the safe slowdown stays
+// above what was observed.
+func TestContradictedPrediction(t *testing.T) {
+	b := grown(2, 0.5, 0.3)
+	for range 10 {
+		b.Observe(0, []int{1}, 0.7, 0.03)
+	}
+	before := b.Mean(0, 1)
+	b.Expect(0, 1, 0.001, 0.03)
+	if math.Abs(b.Mean(0, 1)-before) > 0.03 || b.Safe().Added(0, 1) < 1/0.7-1-0.01 {
+		t.Errorf("mean %g, before %g, safe %g", b.Mean(0, 1), before, b.Safe().Added(0, 1))
+	}
+	b.Expect(0, 1, 0.5, 0.3)
+	if math.Abs(b.Mean(0, 1)-before) > 1e-9 {
+		t.Errorf("back at the first prediction the mean is %g, was %g", b.Mean(0, 1), before)
 	}
 }
