@@ -1,0 +1,5 @@
+//go:build race
+
+package box
+
+const raced = true
