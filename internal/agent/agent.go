@@ -70,6 +70,7 @@ type Agent struct {
 		grants, overruns, launches uint64
 		window                     time.Duration // of the last grant
 	}
+	counts       counts
 	registration histogram // from the acceptance of a connection to WELCOME
 	holders      map[*session]struct{}
 	wanting      int       // sessions that wait for a token

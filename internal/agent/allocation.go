@@ -369,6 +369,7 @@ func (al *allocation) release(why string) {
 	delete(a.allocs, al.id)
 	a.act(a.arb.Forget(a.clock.now(), al.job()))
 	for _, g := range al.gpus {
+		a.counts.on(g.number).stall += g.ledger.Stall(a.clock.now(), al.account())
 		g.ledger.Close(a.clock.now(), al.account())
 		a.books(g)
 	}

@@ -256,13 +256,11 @@ func (a *Agent) answerAllocate(ctx context.Context, spec Spec) Response {
 func (a *Agent) answerStats(op string) Response {
 	var answer Response
 	var stats Stats
-	classes := map[string][3]histogram{}
+	var counted counts
 	a.ask(&answer, func() {
 		stats = a.stats()
 		if op == OpMetrics {
-			classes["token_wait_seconds"] = a.byClass(func(t *tally) *histogram { return &t.wait })
-			classes["token_hold_seconds"] = a.byClass(func(t *tally) *histogram { return &t.hold })
-			classes["token_preemption_seconds"] = a.byClass(func(t *tally) *histogram { return &t.preemption })
+			counted = a.figures()
 		}
 	})
 	switch {
@@ -274,7 +272,7 @@ func (a *Agent) answerStats(op string) Response {
 	case op == OpGPUs:
 		answer.GPUs = stats.GPUs
 	default:
-		answer.Metrics = metrics(&stats, classes)
+		answer.Metrics = metrics(&stats, &counted)
 	}
 	return answer
 }

@@ -105,6 +105,7 @@ func (s *session) reserve(g *gpu, w *wait) {
 			s.answer(w, wire.OK)
 		default:
 			s.alloc.tally.refused++
+			s.a.counts.on(g.number).refused++
 			s.answer(w, wire.OutOfMemory)
 		}
 		return
@@ -273,6 +274,7 @@ func (a *Agent) deliver(g *gpu, d ledger.Decision) {
 	w.session.alloc.tally.stall.add(d.Stalled)
 	if d.Outcome != ledger.Granted {
 		w.session.alloc.tally.refused++
+		a.counts.on(g.number).refused++
 		w.session.answer(w, wire.OutOfMemory)
 		return
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// escaper writes a label's value as that form has it.
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
 // series writes metrics in the text form of Prometheus. A job's series end with the job.
 type series struct{ b strings.Builder }
 
@@ -24,7 +27,7 @@ func (s *series) value(name string, value float64, labels ...string) {
 		} else {
 			s.b.WriteByte(',')
 		}
-		s.b.WriteString(labels[i] + "=" + strconv.Quote(labels[i+1]))
+		s.b.WriteString(labels[i] + "=" + `"` + escaper.Replace(strings.ToValidUTF8(labels[i+1], "?")) + `"`)
 	}
 	if len(labels) > 0 {
 		s.b.WriteByte('}')
@@ -42,33 +45,48 @@ func (s *series) histogram(name string, h *histogram, labels ...string) {
 	s.value(name+"_count", float64(h.count), labels...)
 }
 
-// byClass sums the distributions of the jobs of each class.
-func (a *Agent) byClass(of func(*tally) *histogram) [3]histogram {
-	var sums [3]histogram
-	for _, al := range a.allocs {
-		sums[al.spec.Class].merge(of(&al.tally))
-	}
-	return sums
-}
-
 // metrics is all series as text.
-func metrics(stats *Stats, classes map[string][3]histogram) string {
+func metrics(stats *Stats, c *counts) string {
 	var s series
 	s.gpus(stats)
+	s.counted(c)
 	s.jobs(stats)
-	for _, name := range []string{"token_wait_seconds", "token_hold_seconds", "token_preemption_seconds"} {
-		s.family(name, "histogram", "Durations by class.")
-		sums := classes[name]
-		for c := range sums {
-			s.histogram(name, &sums[c], "class", Class(c).String())
-		}
-	}
+	s.byClass("token_wait_seconds", "From the request for a token to its grant.", &c.wait)
+	s.byClass("token_hold_seconds", "From the grant of a token to its release.", &c.hold)
+	s.byClass("token_drain_seconds", "From the demand for a token to its release, by the class of its holder.", &c.drain)
+	s.byClass("token_preemption_seconds", "From the request for a token that a lower class held to its grant.", &c.preemption)
 	s.family("messages_total", "counter", "Messages between the agent and processes.")
 	s.value("messages_total", float64(stats.MessagesIn), "direction", "in")
 	s.value("messages_total", float64(stats.MessagesOut), "direction", "out")
 	s.family("handover_seconds", "gauge", "What passing a token on costs, as measured.")
 	s.value("handover_seconds", stats.Handover/1000)
 	return s.b.String()
+}
+
+// byClass writes a distribution for each class, of all jobs ever.
+func (s *series) byClass(name, help string, of *[3]histogram) {
+	s.family(name, "histogram", help)
+	for c := range of {
+		s.histogram(name, &of[c], "class", Class(c).String())
+	}
+}
+
+// counted writes what is counted on each GPU, of all jobs ever.
+func (s *series) counted(c *counts) {
+	s.family("token_overruns_total", "counter", "Tokens that were not given back in time.")
+	for g := range c.of {
+		for class, n := range c.of[g].overruns {
+			s.value("token_overruns_total", float64(n), "gpu", strconv.Itoa(g), "class", Class(class).String())
+		}
+	}
+	s.family("ledger_stall_seconds_total", "counter", "Time that jobs waited for memory of a GPU.")
+	for g := range c.of {
+		s.value("ledger_stall_seconds_total", c.of[g].stall.Seconds(), "gpu", strconv.Itoa(g))
+	}
+	s.family("oom_total", "counter", "Allocations that were refused, as the job was at its own limit.")
+	for g := range c.of {
+		s.value("oom_total", float64(c.of[g].refused), "gpu", strconv.Itoa(g))
+	}
 }
 
 func (s *series) gpus(stats *Stats) {
@@ -91,7 +109,7 @@ func (s *series) jobs(stats *Stats) {
 		s.family(name, kind, help)
 		for i := range stats.Jobs {
 			j := &stats.Jobs[i]
-			s.value(name, of(j), "job", strconv.FormatUint(j.ID, 10), "name", j.Name, "class", j.Class.String())
+			s.value(name, of(j), "allocation", strconv.FormatUint(j.ID, 10), "name", j.Name, "class", j.Class.String())
 		}
 	}
 	each("job_token_held_seconds_total", "counter", "Time with the token.", func(j *Job) float64 { return j.Held })
@@ -100,7 +118,7 @@ func (s *series) jobs(stats *Stats) {
 	each("job_stall_seconds_total", "counter", "Time waited for memory.", func(j *Job) float64 { return j.Stall })
 	each("job_launches_total", "counter", "Launches.", func(j *Job) float64 { return float64(j.Launches) })
 	each("job_iterations_total", "counter", "Iterations.", func(j *Job) float64 { return float64(j.Iterations) })
-	each("token_overruns_total", "counter", "Tokens that were not given back in time.", func(j *Job) float64 { return float64(j.Overruns) })
-	each("oom_total", "counter", "Allocations refused at the job's own limit.", func(j *Job) float64 { return float64(j.Refused) })
+	each("job_token_overruns_total", "counter", "Tokens that it did not give back in time.", func(j *Job) float64 { return float64(j.Overruns) })
+	each("job_refused_allocations_total", "counter", "Allocations refused at the job's own limit.", func(j *Job) float64 { return float64(j.Refused) })
 	each("job_escaped_processes", "gauge", "Processes of a job that use a GPU without weft's library.", func(j *Job) float64 { return float64(len(j.Escaped)) })
 }

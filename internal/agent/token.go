@@ -20,6 +20,7 @@ type token struct {
 	hung    bool   // was overrun, and has said nothing about tokens since: unknown to the arbiter
 	lost    []int  // GPUs whose token was taken from it, and on which it may still compute
 	ahead   bool   // was granted without having asked
+	above   bool   // a lower class held the token when it asked
 	moving  bool   // was told to drop since it uses other GPUs now
 
 	asked, granted, dropped unit.Time // 0 for not
@@ -104,7 +105,7 @@ func (s *session) request() {
 	}
 	s.supervise()
 	if !s.token.wants {
-		s.token.asked = now
+		s.token.asked, s.token.above = now, s.preempts()
 		s.want(true)
 	}
 	if len(s.token.gpus) > 0 {
@@ -130,6 +131,7 @@ func (s *session) released(m *wire.Released) {
 	due := s.token.ends // a process cannot run longer beyond its time than that is past
 	if s.token.dropped > 0 {
 		s.alloc.tally.preemption.add(now.Sub(s.token.dropped))
+		s.a.counts.drain[s.alloc.spec.Class].add(now.Sub(s.token.dropped))
 		due = min(due, s.token.dropped)
 	}
 	overrun := min(duration(m.Overrun), max(0, now.Sub(due)))
@@ -177,7 +179,7 @@ func (s *session) tell(d arbiter.Decision) {
 		s.hold(d.Epoch)
 		s.token.ends, s.token.ahead = d.Deadline, d.Ahead
 		if s.token.wants {
-			s.alloc.tally.wait.add(now.Sub(s.token.asked))
+			s.waited(now.Sub(s.token.asked))
 		}
 		s.want(false)
 		s.a.granted.grants++
@@ -199,12 +201,23 @@ func (s *session) tell(d arbiter.Decision) {
 	}
 }
 
+// waited books a wait that ended with the grant.
+func (s *session) waited(d time.Duration) {
+	class := s.alloc.spec.Class
+	s.alloc.tally.wait.add(d)
+	s.a.counts.wait[class].add(d)
+	if s.token.above {
+		s.a.counts.preemption[class].add(d)
+	}
+}
+
 // overrun takes the token of a process that did not release it. It is left alone until it does, so that a gang with one hung
 // process, or a job with an endless kernel, costs the others that time once and not in each of its turns.
 func (s *session) overrun() {
 	s.alloc.tally.overruns++
 	s.a.granted.overruns++
 	for _, g := range s.token.gpus {
+		s.a.counts.on(g).overruns[s.alloc.spec.Class]++
 		s.a.note(Event{Type: EventOverrun, Job: s.alloc.spec.Name, ID: s.alloc.id, PID: s.peer.pid, GPU: &g,
 			Text: "it did not give the token back in time: others run beside what it still computes"})
 	}
@@ -304,6 +317,7 @@ func (s *session) drop() bool {
 	}
 	now := s.a.clock.now()
 	s.alloc.tally.hold.add(now.Sub(s.token.granted))
+	s.a.counts.hold[s.alloc.spec.Class].add(now.Sub(s.token.granted))
 	s.token.epoch = 0
 	delete(s.a.holders, s)
 	for _, g := range s.token.gpus {

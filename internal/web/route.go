@@ -32,6 +32,7 @@ func (s *Server) routes() http.Handler {
 		"/v1/history":           {http.MethodGet: s.history},
 		"/v1/stream":            {http.MethodGet: s.stream},
 		"/metrics":              {http.MethodGet: s.figures},
+		"/v1":                   {},
 		"/v1/":                  {},
 		"/":                     {http.MethodGet: s.page.serve},
 	} {

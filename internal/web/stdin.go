@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -96,7 +97,7 @@ func receive(conn *net.UnixConn) (line []byte, files []*os.File, err error) {
 		files = append(files, descriptors(oob[:o])...)
 		line = append(line, data[:n]...)
 		switch {
-		case err != nil:
+		case err != nil && !errors.Is(err, io.EOF):
 			return nil, files, err
 		case flags&unix.MSG_CTRUNC != 0 || len(files) > 1:
 			return nil, files, bad("body", "", "more than one descriptor came with the request", "send one, beside the line")

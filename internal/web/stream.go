@@ -89,6 +89,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c box.Caller) er
 	}
 	defer s.limits.streams.leave(c.UID)
 	f := newFlow(w, "text/event-stream")
+	_, _ = fmt.Fprintf(f, "id: %d\n\n", after) // kept; who is cut off before the first event knows where to go on
 	var shown *snapshot
 	for f.err == nil {
 		for _, e := range s.box.Events(after, time.Time{}) {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -87,3 +88,8 @@ func (c *Client) History(ctx context.Context, span time.Duration) (box.History, 
 }
 
 func jobPath(id box.ID, what string) string { return "/v1/jobs/" + id.String() + what }
+
+// Metrics is the text for Prometheus. The caller closes it.
+func (c *Client) Metrics(ctx context.Context) (io.ReadCloser, error) {
+	return c.open(ctx, http.MethodGet, "/metrics", nil, nil)
+}

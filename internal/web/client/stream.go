@@ -62,14 +62,16 @@ type Update struct {
 // An error ends it.
 func (c *Client) Stream(ctx context.Context) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
-		name := ""
-		c.lines(ctx, "/v1/stream", func() url.Values { return nil }, true, func(line []byte, err error) bool {
+		name, query := "", url.Values{}
+		c.lines(ctx, "/v1/stream", func() url.Values { return query }, true, func(line []byte, err error) bool {
 			if err != nil {
 				yield(Update{}, err)
 				return false
 			}
 			key, value, _ := bytes.Cut(line, []byte(": "))
 			switch string(key) {
+			case "id":
+				query.Set("after", string(value))
 			case "event":
 				name = string(value)
 			case "data":
