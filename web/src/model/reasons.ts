@@ -19,7 +19,9 @@ const docs: Record<string, Doc> = {
   SameJob: { means: 'Another worker of the same job is on that GPU (C5).', act: 'Ask for fewer GPUs, or wait for another one.' },
   ClassConflict: { means: 'The classes may not share: a guaranteed job shares with one besteffort job at most.', act: 'Choose another --class, or wait.' },
   PairBanned: { means: 'The two were seen below a floor together and are kept apart for an hour.', act: 'Wait for the end of the ban, or for the other job to end.' },
-  GPUUnhealthy: { means: 'The GPU is drained, or had a fault.', act: 'See weft gpus; weft drain GPU --off takes a drained one back.' },
+  GPUUnhealthy: { means: 'The GPU had a fault.', act: 'See weft gpus and weft events for what it was.' },
+  Drained: { means: 'The GPU was drained: it takes no job until it is taken back.', act: 'Wait, or ask an administrator: weft drain GPU --off.' },
+  Foreign: { means: 'A program that is none of weft’s jobs uses the GPU.', act: 'See weft gpus for whose it is; end it, or run it with weft run.' },
   Budget: { means: 'As many jobs as allowed were moved or started lately.', act: 'Nothing: it is tried again shortly.' },
   Rule: { means: 'The sharing rule that is in force keeps the two apart.', act: 'Wait for another neighbour.' },
   TooLarge: { means: 'It never fits: it asks for more memory than a GPU has, or for more GPUs than there are.', act: 'Stop it, and submit it with less --memory or fewer --gpus.' },
@@ -30,7 +32,7 @@ const docs: Record<string, Doc> = {
 
 /** doc is what is known of a code; a new one of the daemon says so. */
 export function doc(code: string): Doc {
-  return docs[code] ?? { means: 'This page does not know the reason yet.', act: 'Run: weft explain ID' }
+  return (Object.hasOwn(docs, code) ? docs[code] : undefined) ?? { means: 'This page does not know the reason yet.', act: 'Run: weft explain ID' }
 }
 
 /** codes are those that are known, in the order in which stacks show them. */
