@@ -91,6 +91,9 @@ func (c *upCommand) Run(ctx context.Context, s *session) (err error) {
 
 // serve serves until ctx ends. Emulated GPUs end with the daemon when no job uses them.
 func (c *upCommand) serve(ctx context.Context, s *session, b *local.Box, gpus *served, l *web.Listeners, token string, log *slog.Logger) error {
+	if err := l.Open(); err != nil { // not before: until the state is locked another daemon may have them
+		return errors.Join(err, b.Close(), gpus.close())
+	}
 	forget, err := client.Register(filepath.Join(b.Dir(), client.SocketName))
 	if err != nil {
 		log.Warn("clients must be told the state folder", "fault", err)

@@ -16,33 +16,40 @@ import (
 	"weft.dev/weft/internal/web/client"
 )
 
-// Listeners are what a Server listens on. TCP may be nil.
+// Listeners are what a Server listens on. TCP may be nil; the sockets are, until Open.
 type Listeners struct {
 	Unix  *net.UnixListener
 	Stdin *net.UnixListener
 	TCP   net.Listener
+	state string
 	paths []string
 }
 
-// Listen makes the sockets of a state folder, which this process alone must use, and listens on a TCP address if one is given. What an
-// earlier process left is replaced.
+// Listen listens on a TCP address, unless it is "". The sockets of the state folder are left to Open: another daemon may have them.
 func Listen(state, address string) (*Listeners, error) {
-	l := &Listeners{}
+	l := &Listeners{state: state}
+	if address == "" {
+		return l, nil
+	}
 	var err error
-	if address != "" {
-		if l.TCP, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address); err != nil {
-			return nil, err
+	l.TCP, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	return l, err
+}
+
+// Open makes the sockets of the state folder, which this process alone must use by now. What an earlier process left is replaced.
+// Once it is done it does nothing.
+func (l *Listeners) Open() error {
+	if l.Unix != nil {
+		return nil
+	}
+	var err error
+	if l.Stdin == nil {
+		if l.Stdin, err = l.socket(filepath.Join(l.state, client.StdinName)); err != nil {
+			return err
 		}
 	}
-	l.Stdin, err = l.socket(filepath.Join(state, client.StdinName))
-	if err == nil {
-		l.Unix, err = l.socket(filepath.Join(state, client.SocketName)) // last: who finds it finds the others
-	}
-	if err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
+	l.Unix, err = l.socket(filepath.Join(l.state, client.SocketName)) // last: who finds it finds the other
+	return err
 }
 
 // socket listens on a path, however long it is. Anybody may connect: who it is decides.

@@ -343,6 +343,9 @@ func (s *site) up() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	if err := l.Open(); err != nil {
+		s.t.Fatal(err)
+	}
 	if s.tcp {
 		s.url = "http://" + l.TCP.Addr().String()
 		s.port = s.url[strings.LastIndex(s.url, ":")+1:]

@@ -26,8 +26,13 @@ func callerOf(ctx context.Context) box.Caller {
 	return caller
 }
 
-// Serve serves until ctx ends, then sees streams off and returns. It closes the listeners. A Server serves once.
+// Serve serves until ctx ends, then sees streams off and returns. It opens the listeners' sockets if they are not yet, and closes
+// all. A Server serves once.
 func (s *Server) Serve(ctx context.Context, l *Listeners) error {
+	defer l.Close()
+	if err := l.Open(); err != nil {
+		return err
+	}
 	var wait sync.WaitGroup
 	failed := make(chan error, 2)
 	local := s.http(s.local())
