@@ -35,23 +35,27 @@ var architecture = []row{
 	{pkg: "internal/sim", pure: true, may: append(upTo("trace"), core...),
 		libs: []string{"github.com/google/btree"}},
 	{pkg: "internal/report", pure: true, may: append(upTo("trace", "sim"), core...)},
+	{pkg: "internal/report/boxtable", pure: true, may: upTo("unit", "plan", "box", "report")},
 	{pkg: "internal/wire"}, // the protocol between the shim and the agent
 	{pkg: "internal/device", may: upTo("unit"), libs: []string{"github.com/NVIDIA/go-nvml"}},
 	{pkg: "internal/agent", may: upTo("unit", "arbiter", "ledger", "wire", "device"), libs: []string{"golang.org/x/sys"}},
-	{pkg: "internal/config", may: upTo("unit", "trace", "box"), libs: []string{"sigs.k8s.io/yaml", "go.yaml.in/yaml"}},
+	{pkg: "internal/spelling", pure: true}, // the name that somebody meant
+	{pkg: "internal/config", may: upTo("unit", "trace", "box", "spelling"), libs: []string{"sigs.k8s.io/yaml", "go.yaml.in/yaml"}},
 	{pkg: "internal/shepherd", may: upTo("unit", "box"), libs: []string{"golang.org/x/sys"}}, // the process over one job
-	{pkg: "internal/local", may: append(upTo("box", "estimate", "dispatch", "agent", "shepherd", "arbiter", "device", "catalogue"), decisions...),
+	{pkg: "internal/local", may: append(upTo("box", "estimate", "dispatch", "agent", "shepherd", "arbiter", "device", "catalogue", "spelling"), decisions...),
 		libs: []string{"go.etcd.io/bbolt", "golang.org/x/sys"}},
 	{pkg: "internal/web", may: upTo("unit", "plan", "box", "local", "shepherd"), libs: []string{"github.com/prometheus", "golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
-	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                     // what weft costs on a GPU, with real processes
-	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}}, // emulated GPUs and their broker
-	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                   // when work on GPUs ends
+	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                                                                               // what weft costs on a GPU, with real processes
+	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}}, // a group of jobs, three ways
+	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                           // emulated GPUs and their broker
+	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                             // when work on GPUs ends
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},           // real programs under a real agent on emulated GPUs
+	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},             // weft up, whole, with real programs on emulated GPUs
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
-	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/sys"}},
+	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys"}},
 }
 
 // decisions are the packages that a decision is made of, and core those and the rules that use them.

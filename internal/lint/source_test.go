@@ -77,13 +77,13 @@ func sources(t *testing.T) []*source {
 // git's own, is not among them.
 func files(t *testing.T) []string {
 	t.Helper()
-	ignored := map[string]bool{".git": true, "bin": true, "bench": true}
+	ignored := map[string]bool{".git": true, "bin": true, "bench": true, "node_modules": true}
 	var list []string
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (ignored[name] || strings.HasSuffix(name, "testdata/rapid")):
+		case d.IsDir() && (ignored[path.Base(name)] || strings.HasSuffix(name, "testdata/rapid")):
 			return fs.SkipDir
 		case d.Type().IsRegular():
 			list = append(list, name)
