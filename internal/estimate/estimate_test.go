@@ -412,7 +412,8 @@ func TestCoverage(t *testing.T) {
 			b.Tell("i", Alone{Rate: 10, Busy: busy, Source: Declared})
 			b.Tell("l", Alone{Rate: 10, Busy: busy, Source: Declared})
 			mean, _, _, _ := b.Predict(i, []Kind{l})
-			truth := 1 / max(1, 1/mean+0.15*r.NormFloat64())
+			off := 1.2 * b.belief.Deviation(b.find(i), b.find(l)) // a fifth more than is believed
+			truth := 1 / max(1, 1/mean+off*r.NormFloat64())
 			for range windows {
 				b.Observe(i, []Kind{l}, truth*(1+0.05*r.NormFloat64()), 0.05)
 			}

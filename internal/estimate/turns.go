@@ -19,7 +19,7 @@ const (
 	drainTime  = 2.2e-3  // s that a peer needs to give it back when its turn is over
 	shortGap   = 1e-3    // s of a gap in which a peer keeps the GPU
 	lightShare = 0.6     // of what processor sharing costs a job with little work: it is behind, so it is served first
-	heavyShare = 0.4     // of the time that a job with little work finds a peer before it, at worst
+	heavyShare = 0.2     // of the time that a job with little work finds a peer before it, at worst
 	lendLoss   = 4e-3    // s of a gap of a higher job that lower ones do not get
 	lendDoubt  = 12e-3   // s of gap of a higher job below which lower ones may get little: gaps vary, and too short ones are not lent
 	overlap    = 0.4     // of the mean: how much of a lower job's slowdown is by its work alone
