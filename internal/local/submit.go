@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -225,7 +226,7 @@ func (b *Box) checkQueue(s *box.Spec, user string, n int) error {
 // resolve makes a record of a spec: what it is alike with and what memory it has. The mutex is held.
 func (b *Box) resolve(s *box.Spec, user string) (*record, error) {
 	now := time.Now()
-	r := &record{Spec: *s, State: box.Waiting, Submitted: now, Queued: now, Key: user + "/" + s.Name}
+	r := &record{Spec: *s, State: box.Waiting, Submitted: now, Queued: now, Key: alike(user, s)}
 	if err := b.resolveProfile(r); err != nil {
 		return nil, err
 	}
@@ -249,6 +250,16 @@ func (b *Box) resolve(s *box.Spec, user string) (*record, error) {
 		return nil, bad("memory_small", memoryField(s), r.PeakBytes.String(), fmt.Sprintf("%v: min %v", min(r.PeakBytes, r.Persistent), leastMemory), "a context alone takes about as much", "--memory 1GiB")
 	}
 	return r, nil
+}
+
+// alike names the jobs that what is learned of one is told of: those of the same user, name and command, with all of its
+// arguments, since a batch size changes everything. Who knows better says --profile.
+func alike(user string, s *box.Spec) string {
+	h := fnv.New64a()
+	for _, word := range s.Command {
+		_, _ = h.Write(append([]byte(word), 0)) // never fails
+	}
+	return fmt.Sprintf("%s/%s/%x", user, s.Name, h.Sum64())
 }
 
 func memoryField(s *box.Spec) string {
