@@ -57,24 +57,32 @@ func apply(s *State, d Decision, now time.Time) {
 	}
 }
 
+// BenchmarkPlan plans 1,000 waiting jobs of so many kinds on full GPUs, behind a gang that keeps eight of sixteen GPUs idle,
+// where each must be held against all before it, and on an idle machine.
 func BenchmarkPlan(b *testing.B) {
 	for _, kinds := range []int{12, 100, 1000} {
-		b.Run(fmt.Sprint(kinds, " kinds"), func(b *testing.B) {
-			s := crowd(kinds, 1000)
-			d := Plan(s)
-			running := 0
-			for _, j := range s.Jobs {
-				if len(j.On) > 0 {
-					running++
+		full, held, idle := crowd(kinds, 1000), crowd(kinds, 1000), crowd(kinds, 1000)
+		for i := range held.Jobs {
+			if j := &held.Jobs[i]; len(j.On) > 0 && j.On[0] >= 8 {
+				j.On = nil
+			}
+			idle.Jobs[i].On = nil
+		}
+		held.Jobs[len(held.Jobs)-1].GPUs, held.Jobs[len(held.Jobs)-1].Priority = 16, 100
+		for _, c := range []struct {
+			name string
+			s    *State
+		}{{"full", full}, {"held", held}, {"idle", idle}} {
+			b.Run(fmt.Sprint(c.name, "/", kinds, " kinds"), func(b *testing.B) {
+				var d Decision
+				b.ReportAllocs()
+				for b.Loop() {
+					d = Plan(c.s)
 				}
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				Plan(s)
-			}
-			b.ReportMetric(float64(running), "running")
-			b.ReportMetric(float64(len(d.Starts)), "starts")
-		})
+				b.ReportMetric(float64(len(c.s.Jobs)-len(d.Starts)-len(d.Waits)), "running")
+				b.ReportMetric(float64(len(d.Starts)), "starts")
+			})
+		}
 	}
 }
 

@@ -98,7 +98,11 @@ func (p *planner) priority(job int, g cluster.GPU, r *Refusal) {
 	if at <= 0 || p.inTime(job) {
 		return
 	}
-	if other := p.packer.InTheWayOf(job, g, p.ahead[:at], &p.steps); other >= 0 {
+	before := p.problem.Ahead()
+	for _, other := range p.ahead[:at] {
+		before.Add(other)
+	}
+	if other := p.packer.InTheWayOf(job, g, before, &p.steps); other >= 0 {
 		r.Reason = plan.Reason{Code: plan.Priority, Got: float64(p.levels[job]), Limit: float64(p.levels[other])}
 		r.After = p.jobs[other].ID
 	}

@@ -7,6 +7,7 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/plan"
 )
 
@@ -28,7 +29,8 @@ type planner struct {
 	starts  []int
 	placed  map[int][]cluster.GPU // each start
 	waits   map[int]Wait
-	ahead   []int // jobs that wait for room, as they were picked
+	ahead   []int            // jobs that wait for room, as they were picked
+	kinds   *placement.Ahead // the same
 	hidden  map[shape]bool
 	held    map[shape]box.ID
 	promise time.Time // when ahead[0] starts at the latest; zero for unknown
@@ -48,7 +50,7 @@ const harmSteps = 20_000
 func newPlanner(s *State) *planner {
 	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, hidden: map[shape]bool{},
 		held: map[shape]box.ID{}, steps: harmSteps}
-	p.levels = make([]int, len(p.jobs))
+	p.levels, p.kinds = make([]int, len(p.jobs)), p.problem.Ahead()
 	var waiting []int
 	for i := range p.jobs {
 		if p.runs(i) {
@@ -110,6 +112,7 @@ func (p *planner) run() {
 		}
 		p.order = append(p.order, job)
 		p.ahead = append(p.ahead, job)
+		p.kinds.Add(job)
 		if len(p.ahead) == 1 {
 			p.promise = p.opening(job)
 		}
@@ -122,55 +125,45 @@ func (p *planner) start(job int) bool {
 	if p.hidden[shape] || p.held[shape] != 0 {
 		return false
 	}
-	gpus, r := p.packer.AddWhere(job, p.passing(job, shape.timed))
+	law := passing{p: p, job: job, free: shape.timed || len(p.ahead) == 0, may: map[cluster.GPU]bool{}}
+	gpus, r := p.packer.AddWhere(job, law.allows)
 	switch {
 	case !r.Refused():
 		p.starts = append(p.starts, job)
 		p.placed[job] = gpus
 		return true
-	case len(p.ahead) == 0 || p.packer.OpensAfter(job, nil) != 0:
-		p.hidden[shape] = true
+	case law.offended != nil && len(law.may) >= shape.workers:
+		p.held[shape] = *law.offended
 	default:
-		p.held[shape] = p.blocked(job)
+		p.hidden[shape] = true
 	}
 	return false
 }
 
-// passing is where a job may go without being in the way of those ahead; nil for everywhere.
-func (p *planner) passing(job int, timed bool) func(cluster.GPU) bool {
-	if len(p.ahead) == 0 || timed {
-		return nil
-	}
-	known := map[cluster.GPU]bool{}
-	return func(g cluster.GPU) bool {
-		may, ok := known[g]
-		if !ok {
-			may = p.packer.InTheWayOf(job, g, p.ahead, &p.steps) < 0
-			known[g] = may
-		}
-		return may
-	}
+// passing is where a job may go without being in the way of those ahead.
+type passing struct {
+	p        *planner
+	job      int
+	free     bool                 // everywhere
+	may      map[cluster.GPU]bool // by GPU that would take it
+	offended *box.ID              // the first of those ahead that it would be in the way of
+	at       int                  // its place among them
 }
 
-// takes says whether a GPU would take a job, those ahead aside.
-func (p *planner) takes(job int, g cluster.GPU) bool {
-	r, _ := p.packer.Why(job, g)
-	return !r.Refused()
-}
-
-// blocked is the first of those ahead that a job would be in the way of, wherever it went.
-func (p *planner) blocked(job int) box.ID {
-	first := p.ahead[0]
-	at := len(p.ahead)
-	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if !p.takes(job, g) {
-			continue
-		}
-		if i := slices.Index(p.ahead, p.packer.InTheWayOf(job, g, p.ahead, &p.steps)); i >= 0 && i < at {
-			at, first = i, p.ahead[i]
+func (l *passing) allows(g cluster.GPU) bool {
+	if l.free {
+		return true
+	}
+	may, ok := l.may[g]
+	if !ok {
+		other := l.p.packer.InTheWayOf(l.job, g, l.p.kinds, &l.p.steps)
+		may = other < 0
+		l.may[g] = may
+		if at := slices.Index(l.p.ahead, other); !may && (l.offended == nil || at < l.at) {
+			l.offended, l.at = &l.p.jobs[other].ID, at
 		}
 	}
-	return p.jobs[first].ID
+	return may
 }
 
 // inTime says whether a job will have ended before the first in line starts at the latest.

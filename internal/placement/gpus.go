@@ -24,9 +24,13 @@ type GPUs struct {
 	Spread bool
 }
 
+// roomSample bounds the groups that tell a good place from a better one on the GPUs of a machine.
+const roomSample = 64
+
 // NewPackerOn makes a packer over idle GPUs that are not all alike. Each step looks at every GPU: it is for the GPUs of
-// one machine, some dozens.
+// one machine, some dozens. It may not be used beside other packers of the problem.
 func NewPackerOn(p *Problem, gpus GPUs) *Packer {
+	p.sets.stride = 1 + len(p.sets.groups)/roomSample
 	k := NewPacker(p, len(gpus.Memory))
 	k.gpus = &gpus
 	return k

@@ -6,33 +6,18 @@ import (
 	"weft.dev/weft/internal/unit"
 )
 
-// InTheWayOf says whether a job on a GPU that takes it could keep one of the jobs ahead off it, now or after any of the
-// residents have left. It could unless every set of residents and jobs ahead, with at least one of these, that may share
-// the GPU may share it with the job too. It returns the first of ahead that is in such a set, or -1.
-//
-// Sets are tried one by one; steps bounds and counts down how many. Where it runs out, the answer is ahead[0].
-func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead []int, steps *int) int {
-	h := harm{k: k, gpu: g, joining: &k.p.kinds[k.p.kind[job]], steps: steps}
-	h.list(ahead)
-	for i := range h.ahead {
-		if h.extend(i, nil, profile.Load{}, 0) && *h.steps >= 0 {
-			return h.items[i].job
-		}
-		if *h.steps < 0 {
-			return ahead[0]
-		}
-	}
-	return -1
+// Ahead is waiting jobs that another may not be in the way of, by their kinds.
+type Ahead struct {
+	p     *Problem
+	kinds []harmed
+	at    map[waiter]int
 }
 
-// harm is a search for a set that a joining worker would break.
-type harm struct {
-	k       *Packer
-	gpu     cluster.GPU
-	joining *kind
-	items   []harmed // kinds of the jobs ahead, then of the residents
-	ahead   int      // of items
-	steps   *int
+// waiter is what jobs ahead have in common that stand for each other. Kinds that share with nobody do not tell classes apart;
+// what bars a GPU may.
+type waiter struct {
+	kind  int32
+	class cluster.Class
 }
 
 // harmed is some workers of one kind that could be in a set together.
@@ -42,28 +27,63 @@ type harmed struct {
 	left int // not in the set so far
 }
 
-// list gathers the kinds of the jobs ahead, in their order, and of the residents.
-func (h *harm) list(ahead []int) {
-	p, at := h.k.p, map[int32]int{}
-	for _, job := range ahead {
-		if i, ok := at[p.kind[job]]; ok {
-			h.items[i].left++
-		} else if !h.k.barred(job, h.gpu).Refused() {
-			at[p.kind[job]] = len(h.items)
-			h.items = append(h.items, harmed{&p.kinds[p.kind[job]], job, 1})
+// Ahead is an empty list of jobs ahead.
+func (p *Problem) Ahead() *Ahead { return &Ahead{p: p, at: map[waiter]int{}} }
+
+// Add puts a job at the end.
+func (a *Ahead) Add(job int) {
+	w := waiter{a.p.kind[job], a.p.jobs[job].Class}
+	if i, ok := a.at[w]; ok {
+		a.kinds[i].left++
+		return
+	}
+	a.at[w] = len(a.kinds)
+	a.kinds = append(a.kinds, harmed{&a.p.kinds[w.kind], job, 1})
+}
+
+// InTheWayOf says whether a job on a GPU that takes it could keep one of the jobs ahead off it, now or after any of the
+// residents have left. It could unless every set of residents and jobs ahead, with at least one of these, that may share
+// the GPU may share it with the job too. It returns the first job ahead of such a set, or -1.
+//
+// Sets are tried one by one; steps bounds and counts down how many. Where it runs out, the answer is the first of ahead.
+func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead *Ahead, steps *int) int {
+	h := harm{k: k, gpu: g, joining: &k.p.kinds[k.p.kind[job]], ahead: ahead.kinds, steps: steps}
+	for _, r := range k.overlay.Residents(g) {
+		h.there = append(h.there, harmed{k.p.kindOf(r), k.p.Job(r), 1})
+	}
+	for i := range h.ahead {
+		if h.extend(i, nil, profile.Load{}, 0) && *h.steps >= 0 {
+			return h.ahead[i].job
+		}
+		if *h.steps < 0 {
+			return h.ahead[0].job
 		}
 	}
-	h.ahead = len(h.items)
-	for _, r := range h.k.overlay.Residents(h.gpu) {
-		h.items = append(h.items, harmed{p.kindOf(r), p.Job(r), 1})
+	return -1
+}
+
+// harm is a search for a set that a joining worker would break.
+type harm struct {
+	k            *Packer
+	gpu          cluster.GPU
+	joining      *kind
+	ahead, there []harmed // what sets are made of: jobs ahead, then residents
+	steps        *int
+}
+
+// item is the i-th thing that a set may hold.
+func (h *harm) item(i int) *harmed {
+	if i < len(h.ahead) {
+		return &h.ahead[i]
 	}
+	return &h.there[i-len(h.ahead)]
 }
 
 // extend adds one of item i to a set that may share the GPU and says whether that, or a set that holds it, may share the
 // GPU while it may not with the joining worker. Items are added in order, so that each set is seen once.
 func (h *harm) extend(i int, groups []int32, load profile.Load, most unit.Bytes) bool {
-	it := &h.items[i]
-	if it.left == 0 || !h.fits(groups, load, most, it.kind) {
+	it := h.item(i)
+	if it.left == 0 || i < len(h.ahead) && h.k.barred(it.job, h.gpu).Refused() || !h.fits(groups, load, most, it.kind) {
 		return false
 	}
 	var buffer [MaxMaxResidents + 1]int32
@@ -74,7 +94,7 @@ func (h *harm) extend(i int, groups []int32, load profile.Load, most unit.Bytes)
 	}
 	it.left--
 	defer func() { it.left++ }()
-	for next := i; next < len(h.items); next++ {
+	for next := i; next < len(h.ahead)+len(h.there) && *h.steps >= 0; next++ {
 		if h.extend(next, groups, load, most) {
 			return true
 		}

@@ -52,13 +52,14 @@ type sets struct {
 	demand []int // workers of each group
 	all    []set
 	index  map[string]int32
+	stride int // see room
 }
 
 func newSets(table *interference.Table, o Options) *sets {
 	if table == nil {
 		table = interference.NewTable()
 	}
-	return &sets{table: table, o: o, index: map[string]int32{"": empty}}
+	return &sets{table: table, o: o, index: map[string]int32{"": empty}, stride: 1}
 }
 
 // groupsOf numbers the groups of jobs by configuration, floor and class.
@@ -134,14 +135,15 @@ func (s *sets) mayJoin(at, g int32) bool {
 	return !r.Refused()
 }
 
-// room is how many workers of the problem could still join a set, each by itself. It is computed once per set.
+// room is how many workers of the problem could still join a set, each by itself; of those of every stride-th group. It is
+// computed once per set.
 func (s *sets) room(at int32) int {
 	if s.all[at].room == unknown {
 		n := 0
 		if len(s.all[at].groups) < s.o.MaxResidents {
-			for g, workers := range s.demand {
+			for g := 0; g < len(s.demand); g += s.stride {
 				if s.mayJoin(at, int32(g)) {
-					n += workers
+					n += s.demand[g]
 				}
 			}
 		}
