@@ -56,7 +56,8 @@ type Book struct {
 	belief  *interference.Belief
 	rows    []*row // by number of the configuration in the belief
 	index   map[Kind]int
-	dirty   int // rows whose prior is to be read again
+	dirty   int     // rows whose prior is to be read again
+	moved   float64 // the largest change of a safe rate by that since the last Review
 	turn    uint64
 	bans    map[pair]ban
 	pilots  map[pair]pilot
@@ -104,26 +105,23 @@ func (b *Book) Safe() *interference.Table {
 	return b.belief.Safe()
 }
 
-// unknownKey names the rows of kinds of which nothing is known.
-const unknownKey = "(unknown)"
+// unknownModel names the rows of kinds of which nothing is known. It is no key, for it is no text.
+const unknownModel = "unknown\xff"
 
-// find is the row of a kind: its own, or, where nothing is known of it, that of all such of its class. A kind without a key counts as unknown.
-func (b *Book) find(k Kind) int {
-	if i, ok := b.index[k]; ok {
-		b.touch(i)
-		return i
+// find is the row of a kind: its own, or, where nothing is known of it, that of all such of its class.
+func (b *Book) find(k Kind) int { return b.own(b.rowKind(k)) }
+
+// rowKind is the kind that the row of a kind is of: itself, or the one without a key.
+func (b *Book) rowKind(k Kind) Kind {
+	if _, ok := b.index[k]; ok {
+		return k
 	}
 	if k.named() {
 		if _, learned := b.known(k.Key); learned || b.facts[k.Key] != nil {
-			return b.grow(k)
+			return k
 		}
 	}
-	k = Kind{Class: min(k.Class, classes-1)}
-	if i, ok := b.index[k]; ok {
-		b.touch(i)
-		return i
-	}
-	return b.grow(k)
+	return Kind{Class: min(k.Class, classes-1)}
 }
 
 // own is the row of a kind, which gets one where it has none.
@@ -146,9 +144,7 @@ func (b *Book) grow(k Kind) int {
 	}
 	c := interference.Config{Model: k.Key, Batch: k.Class.String()}
 	if k.Key == "" {
-		c.Model = unknownKey
-	} else if k.Key == unknownKey {
-		c.Model += " "
+		c.Model = unknownModel
 	}
 	i := b.belief.Grow(c)
 	b.rows = append(b.rows, &row{kind: k, dirty: true})
@@ -196,7 +192,7 @@ func (b *Book) refresh() {
 
 func (b *Book) expect(i, l int) {
 	p := b.prior(b.rows[i], b.rows[l])
-	b.belief.Expect(i, l, p.mean, p.deviation)
+	b.moved = max(b.moved, b.belief.Expect(i, l, p.mean, p.deviation))
 }
 
 // Mean is the slowdown that l is expected to add to i: 1/rate - 1.

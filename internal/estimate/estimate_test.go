@@ -191,7 +191,7 @@ func TestGoodWindowsMakeSafe(t *testing.T) {
 func drawBook(t *rapid.T, o Options) *Book {
 	b := New(o)
 	kind := rapid.Custom(func(t *rapid.T) Kind {
-		return Kind{rapid.SampledFrom([]string{"a", "b", "c", "resnet-18:64", "user/name ü", unknownKey, "", "\xff"}).Draw(t, "key"), drawClass(t, "class")}
+		return Kind{rapid.SampledFrom([]string{"a", "b", "c", "resnet-18:64", "user/name ü", "", "\xff", unknownModel}).Draw(t, "key"), drawClass(t, "class")}
 	})
 	for range rapid.IntRange(0, 60).Draw(t, "steps") {
 		k := kind.Draw(t, "k")
@@ -391,6 +391,13 @@ func TestUnknownKindsAreOne(t *testing.T) {
 	}
 	if c := b.Config(Kind{"", cluster.Burstable}); c.Model != "" {
 		t.Errorf("no key is named %v", c)
+	}
+	var jobs []Count
+	for n := range 1000 {
+		jobs = append(jobs, Count{Kind{fmt.Sprint("user/", n), cluster.Burstable}, 1, 0.3})
+	}
+	if got := b.crowds(jobs); len(got) != 1 || got[0].jobs != 1000 {
+		t.Errorf("%+v", got)
 	}
 	before := b.Config(Kind{"user/1", cluster.Burstable})
 	b.Tell("user/1", Alone{Busy: 0.3, Source: Declared})

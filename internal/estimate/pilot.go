@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -38,10 +39,13 @@ type crowd struct {
 
 // Review lifts bans that are over and ends and begins pilots: pairs that may be hoped to hold their floors but are not safe
 // to share by what can be hoped of them, so that they are observed at all. Call it about once a window with the jobs that run
-// or wait. It says whether the table of Safe has changed. O(kinds^2).
+// or wait. It says whether the table of Safe has changed so that it is worth planning anew, by that or by what was learned of jobs
+// alone. O(kinds^2).
 func (b *Book) Review(now time.Time, jobs []Count) (changed bool) {
 	crowds := b.crowds(jobs)
 	b.refresh()
+	changed = b.moved > News
+	b.moved = 0
 	for p, x := range b.bans {
 		if !x.until.After(now) {
 			b.Lift(p.a, p.b)
@@ -77,39 +81,35 @@ func (b *Book) Piloted(i, l Kind) bool {
 	return ok
 }
 
-// rowKind is the kind of the row that a kind is in.
-func (b *Book) rowKind(k Kind) Kind { return b.rows[b.find(k)].kind }
-
 // trials are the pairs that are tried out, in order.
 func (b *Book) trials() []pair { return slices.SortedFunc(maps.Keys(b.pilots), pair.compare) }
 
-// crowds counts the jobs of each row, in order of kind.
+// crowds counts the jobs of each row, in order of kind; of very many, the largest.
 func (b *Book) crowds(jobs []Count) []crowd {
-	sorted := slices.Clone(jobs)
-	slices.SortStableFunc(sorted, func(x, y Count) int { return x.Kind.compare(y.Kind) })
-	if len(sorted) > maxRows/2 {
-		sorted = sorted[:maxRows/2] // the rest has no chance to be chosen among so many
-	}
-	for _, c := range sorted {
-		b.find(c.Kind)
-	}
-	var list []crowd
-	at := map[int]int{}
-	for _, c := range sorted {
+	at := map[Kind]*Count{}
+	for _, c := range jobs {
 		if !c.Kind.named() || c.Jobs <= 0 {
 			continue
 		}
-		floor := c.Floor
-		if !(floor > 0 && floor <= 1) {
-			floor = 1
+		if !(c.Floor > 0 && c.Floor <= 1) {
+			c.Floor = 1
 		}
-		i := b.find(c.Kind)
-		if n, ok := at[i]; ok {
-			list[n].jobs, list[n].floor = list[n].jobs+c.Jobs, min(list[n].floor, floor)
+		c.Kind = b.rowKind(c.Kind)
+		if x := at[c.Kind]; x != nil {
+			x.Jobs, x.Floor = x.Jobs+c.Jobs, min(x.Floor, c.Floor)
 			continue
 		}
-		at[i] = len(list)
-		list = append(list, crowd{i, c.Jobs, floor})
+		at[c.Kind] = &c
+	}
+	counts := slices.SortedFunc(maps.Values(at), func(x, y *Count) int { return cmp.Or(y.Jobs-x.Jobs, x.Kind.compare(y.Kind)) })
+	counts = counts[:min(len(counts), maxRows/2)]
+	slices.SortFunc(counts, func(x, y *Count) int { return x.Kind.compare(y.Kind) })
+	for _, c := range counts {
+		b.own(c.Kind) // a new row may number the others anew
+	}
+	list := make([]crowd, len(counts))
+	for n, c := range counts {
+		list[n] = crowd{b.own(c.Kind), c.Jobs, c.Floor}
 	}
 	return list
 }

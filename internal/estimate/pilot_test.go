@@ -90,15 +90,38 @@ func TestNoPilotOf(t *testing.T) {
 		"no jobs":                  {{i, 0, 0.75}, {l, -1, 0.75}},
 		"no key":                   {{Kind{}, 5, 0.75}, {l, 1, 0.75}},
 	} {
-		if b.Review(epoch, jobs) || len(b.pilots) > 0 {
+		if b.Review(epoch, jobs); len(b.pilots) > 0 {
 			t.Errorf("%s: %v", name, b.trials())
 			b, _ = doubtful(2)
 		}
 	}
 	b.Ban(i, l, epoch.Add(time.Hour))
 	jobs[0].Jobs, jobs[1].Jobs = 1, 1
-	if b.Review(epoch, jobs) {
+	if b.Review(epoch, jobs); len(b.pilots) > 0 {
 		t.Error("a banned pair is tried out")
+	}
+}
+
+// TestReviewSaysWhatWasLearned: what becomes known of a job alone is worth planning anew, once.
+func TestReviewSaysWhatWasLearned(t *testing.T) {
+	b := New(Options{})
+	jobs := []Count{{Kind{"a", cluster.Burstable}, 1, 0.9}, {Kind{"b", cluster.Burstable}, 1, 0.9}}
+	b.Review(epoch, jobs)
+	for _, c := range []struct {
+		what  string
+		do    func()
+		wants bool
+	}{
+		{"nothing", func() {}, false},
+		{"a is light", func() { b.Learn("a", alone(20, 0.2)) }, true},
+		{"nothing again", func() {}, false},
+		{"the same again", func() { b.Learn("a", alone(20, 0.2)) }, true}, // more windows, a narrower bound
+		{"it is declared, too", func() { b.Tell("a", Alone{Busy: 0.9, Source: Declared}) }, false},
+	} {
+		c.do()
+		if got := b.Review(epoch, jobs); got != c.wants {
+			t.Errorf("%s: %v", c.what, got)
+		}
 	}
 }
 
