@@ -56,16 +56,16 @@ type Spec struct {
 	Class      Class         `json:"class"`
 	Floor      float64       `json:"floor"` // least share of its speed alone, in (0, 1]
 	Priority   int           `json:"priority"`
-	GPUs       int           `json:"gpus"`                   // its gang: one worker on each
-	Memory     unit.Bytes    `json:"memory_bytes,omitempty"` // of each GPU; 0 takes the profile's, or a quarter of the GPU
+	GPUs       int           `json:"gpus"`                     // its gang: one worker on each
+	Memory     unit.Bytes    `json:"memory_bytes,omitempty"`   // of each GPU; 0 takes the profile's, or a quarter of the GPU
 	Reserved   unit.Bytes    `json:"reserved_bytes,omitempty"` // of it, what is always its own where it hands memory over; 0 takes the profile's, or all
-	Profile    string        `json:"profile,omitempty"`      // "model:batch" of the catalogue, or a name that this machine learned
-	Cooperate  bool          `json:"cooperate,omitempty"`    // it hands unused memory over at its iterations
-	Migratable bool          `json:"migratable,omitempty"`   // SIGTERM makes it write a checkpoint, from which the same command goes on
-	After      []ID          `json:"after,omitempty"`        // jobs that must succeed first
-	MaxTime    time.Duration `json:"max_time_ns,omitempty"`  // of running, all attempts together; 0 for none
-	Array      *Array        `json:"array,omitempty"`        // one job for each index
-	Stdin      bool          `json:"stdin,omitempty"`        // an input is handed in after it is submitted
+	Profile    string        `json:"profile,omitempty"`        // "model:batch" of the catalogue, or a name that this machine learned
+	Cooperate  bool          `json:"cooperate,omitempty"`      // it hands unused memory over at its iterations
+	Migratable bool          `json:"migratable,omitempty"`     // SIGTERM makes it write a checkpoint, from which the same command goes on
+	After      []ID          `json:"after,omitempty"`          // jobs that must succeed first
+	MaxTime    time.Duration `json:"max_time_ns,omitempty"`    // of running, all attempts together; 0 for none
+	Array      *Array        `json:"array,omitempty"`          // one job for each index
+	Stdin      bool          `json:"stdin,omitempty"`          // an input is handed in after it is submitted
 }
 
 // Array is the indexes of a sweep, both included. Each job finds its own in WEFT_ARRAY_INDEX.
@@ -134,7 +134,7 @@ type Job struct {
 	After     []ID       `json:"after,omitempty"`
 }
 
-// Prediction is a rate as it was predicted when the job was placed, as a share of its speed alone.
+// Prediction is a rate as it was predicted when the job, or the last beside it, came or left, as a share of its speed alone.
 type Prediction struct {
 	Rate  float64 `json:"rate_fraction"`
 	Low   float64 `json:"low_fraction"`

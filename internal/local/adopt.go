@@ -86,14 +86,30 @@ func (b *Box) adopt(j *job) error {
 		j.Started = &now
 	}
 	b.note(box.Event{Type: box.EventAdopted, Job: j.ID, Text: fmt.Sprintf("pid %d on %s", process.PID(), gpuNames(j.On))})
-	asked := j.StopAsked
+	cause := b.askedFor(j)
 	b.workers.Go(func() {
-		if asked {
-			b.ask(j, shepherd.Stopped)
+		if cause != "" {
+			b.ask(j, cause) // once more: it may not have heard of it
 		}
 		b.watch(j)
 	})
 	return nil
+}
+
+// askedFor is what the last daemon asked a job to end for, "" for nothing. One that was to move goes where its place was kept. The
+// mutex is held.
+func (b *Box) askedFor(j *job) string {
+	switch {
+	case j.StopAsked:
+		return shepherd.Stopped
+	case j.State != box.Stopping:
+		return ""
+	}
+	j.live.asked = true
+	if j.Operation != nil && j.Operation.Verb == box.Moved {
+		j.live.target = j.Operation.To
+	}
+	return shepherd.Moved
 }
 
 // unbegun lets a job wait again whose start was cut short. The mutex is held.
@@ -138,6 +154,16 @@ func (b *Box) restore() error {
 	if n := len(events); n > 0 {
 		b.events.next = events[n-1].Seq + 1
 	}
+	var ahead uint64
+	if _, err := b.store.meta(metaEvents, &ahead); err != nil {
+		return err
+	}
+	b.events.next = max(b.events.next, ahead)
+	b.saveEvents() // the numbers that this daemon takes
+	if _, err := b.store.meta(metaNext, &b.next); err != nil {
+		return err
+	}
+	b.next = max(b.next, 1)
 	if b.book, err = b.restoreBook(); err != nil {
 		return err
 	}
@@ -152,11 +178,10 @@ func (b *Box) restore() error {
 	return err
 }
 
-// save writes what is kept but of little moment, and what could not be written before.
+// save writes what is kept but of little moment.
 func (b *Box) save() {
 	b.mu.Lock()
-	changes := b.events.eventChanges()
-	changes = append(changes, metaChange(metaUsage, b.used))
+	changes := []change{metaChange(metaUsage, b.used)}
 	if text, err := b.book.Encode(); err == nil {
 		changes = append(changes, metaChange(metaEstimate, json.RawMessage(text)))
 	}

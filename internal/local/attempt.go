@@ -53,7 +53,7 @@ func classOf(c box.Class) cluster.Class { return cluster.Class(c) }
 func (b *Box) start(j *job, gpus []int) {
 	j.State, j.On, j.Attempt, j.Alloc = box.Starting, gpus, j.Attempt+1, 0
 	j.Operation = b.placed(j, gpus)
-	j.Predicted = b.predict(j)
+	b.predictOn(gpus)
 	j.view = view{}
 	b.fresh = append(b.fresh, j.ID)
 	b.note(box.Event{Type: box.EventPlaced, Job: j.ID, GPU: &gpus[0], Text: b.placedText(j)})
@@ -81,6 +81,15 @@ func (b *Box) placedText(j *job) string {
 		text += fmt.Sprintf(" beside %s: %v reserved, predicted %s, floor %s", idNames(beside), j.reserved(), percent(j.Predicted.Rate), percent(j.Floor))
 	}
 	return text
+}
+
+// predictOn says anew what is expected of the jobs on GPUs that one came to or left. The mutex is held.
+func (b *Box) predictOn(gpus []int) {
+	for _, g := range gpus {
+		for _, id := range b.residents(g) {
+			b.jobs[id].Predicted = b.predict(b.jobs[id])
+		}
+	}
 }
 
 // predict is what is expected of a job where it is. The mutex is held.
@@ -158,8 +167,8 @@ func (b *Box) launch(j *job, r *record) (*shepherd.Process, uint64, error) {
 	b.mu.Unlock()
 	copied := *r
 	copied.Alloc = answer.ID
-	if err := b.copyRecord(&copied); err != nil {
-		b.o.Log.Warn("a job's second copy was not written", "job", r.ID, "fault", err)
+	if err := b.copyRecord(&copied); err != nil { // the next daemon would not know whose the allocation is
+		return nil, 0, errors.Join(err, b.free(answer.ID))
 	}
 	process, err := shepherd.Start(b.o.Executable, b.dir(r.ID), task, stdin)
 	if stdin != nil {
@@ -228,7 +237,7 @@ func (b *Box) task(r *record, allocation string) (shepherd.Task, error) {
 	if r.Array != nil {
 		environment = append(environment, "WEFT_ARRAY_INDEX="+strconv.Itoa(r.Index), "WEFT_ARRAY_ID="+r.First.String())
 	}
-	if r.Attempt > 1 {
+	if r.Started != nil { // an attempt that never began is none
 		environment = append(environment, "WEFT_RESUMED=1")
 	}
 	t := shepherd.Task{ID: r.ID, Attempt: r.Attempt, Path: r.Path, Command: r.Command, Dir: r.Dir, Env: environment, UID: r.UID, GID: r.GID,
@@ -296,8 +305,11 @@ func (b *Box) persist(j *job) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
 	b.mu.Lock()
-	r := j.record
+	r, gone := j.record, j.gone
 	b.mu.Unlock()
+	if gone {
+		return nil
+	}
 	if err := b.store.write(jobChange(&r)); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type ending struct {
 // settleExit books the end of a program: the job is done, or was moved and waits to be resumed.
 func (b *Box) settleExit(j *job, exit shepherd.Exit) {
 	b.mu.Lock()
-	alloc := j.Alloc
+	alloc, on := j.Alloc, j.On
 	live := j.live
 	j.live, j.Alloc = nil, 0
 	if live == nil {
@@ -33,7 +33,8 @@ func (b *Box) settleExit(j *job, exit shepherd.Exit) {
 	} else {
 		b.finish(j, ended(exit, j.StopAsked))
 	}
-	b.left(j)
+	b.leftAt = time.Now()
+	b.predictOn(on)
 	b.mu.Unlock()
 	b.keep(j)
 	if err := b.free(alloc); err != nil {

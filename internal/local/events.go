@@ -20,8 +20,12 @@ type eventLog struct {
 	ring    []box.Event
 	next    uint64 // number of the next one, from 1
 	unsaved []box.Event
-	seen    int // of the agent's
+	ahead   uint64 // numbers below are taken by this daemon, so that the next one uses none of them again
+	seen    int    // of the agent's
 }
+
+// numbersAhead are taken at a time: more than are noted between two writes.
+const numbersAhead = 10_000
 
 // note files an event. The mutex is held.
 func (b *Box) note(e box.Event) {
@@ -63,8 +67,8 @@ func (b *Box) Events(after uint64, since time.Time) []box.Event {
 	return list
 }
 
-// eventChanges are what makes the new events durable. The mutex is held.
-func (l *eventLog) eventChanges() []change {
+// changes are what makes the oldest new events durable, and how many those are.
+func (l *eventLog) changes() ([]change, int) {
 	n := min(len(l.unsaved), eventsAtOnce)
 	var changes []change
 	for _, e := range l.unsaved[:n] {
@@ -73,8 +77,42 @@ func (l *eventLog) eventChanges() []change {
 			changes = append(changes, change{bucketEvents, numbered(e.Seq - eventsKept), nil})
 		}
 	}
-	l.unsaved = append([]box.Event(nil), l.unsaved[n:]...)
-	return changes
+	return changes, n
+}
+
+// saveEvents makes new events durable. It says whether some are left.
+func (b *Box) saveEvents() bool {
+	b.mu.Lock()
+	changes, n := b.events.changes()
+	ahead := b.events.ahead
+	if b.events.next+numbersAhead/2 > ahead {
+		ahead = b.events.next + numbersAhead
+		changes = append(changes, metaChange(metaEvents, ahead))
+	}
+	b.mu.Unlock()
+	if len(changes) == 0 {
+		return false
+	}
+	if err := b.store.write(changes...); err != nil {
+		b.setDegraded("events", fmt.Sprintf("events cannot be written: %v", err))
+		return false
+	}
+	b.setDegraded("events", "")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events.ahead = ahead
+	b.events.unsaved = append([]box.Event(nil), b.events.unsaved[n:]...)
+	return len(b.events.unsaved) > 0
+}
+
+// closeEvents makes all events durable that are left, and gives the numbers back that were not used.
+func (b *Box) closeEvents() error {
+	for b.saveEvents() {
+	}
+	b.mu.Lock()
+	next := b.events.next
+	b.mu.Unlock()
+	return b.store.write(metaChange(metaEvents, next))
 }
 
 // hearAgent takes over what the agent noted since. Its allocations are the jobs' own affair.

@@ -117,6 +117,7 @@ type job struct {
 	giveUp  context.CancelFunc // ends the wait for its memory; nil when it does not wait
 	trouble string             // why it could not be started last
 	ended   chan struct{}      // closed when it is done
+	gone    bool               // it is forgotten
 
 	writing sync.Mutex // held by who makes it durable
 }
@@ -274,7 +275,7 @@ func (b *Box) Close() error {
 	b.stop()
 	b.workers.Wait()
 	b.save()
-	return b.release()
+	return errors.Join(b.closeEvents(), b.release())
 }
 
 // release gives back what open took, in turn.

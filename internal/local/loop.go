@@ -32,6 +32,7 @@ func (b *Box) loop() {
 			return
 		case <-save.C:
 			b.save()
+			b.forget(time.Now())
 		case <-look.C:
 			now := time.Now()
 			if step := clock.step(now); step != 0 {
@@ -43,6 +44,8 @@ func (b *Box) loop() {
 				window = now
 			}
 			b.settle(now)
+			b.saveEvents()
+			b.keepUnsaved()
 		case <-b.kick:
 			b.decide()
 			select {

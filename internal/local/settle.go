@@ -92,7 +92,11 @@ func (b *Box) whyMoved(r dispatch.Remedy, g int) string {
 		if j.Predicted != nil {
 			line += fmt.Sprintf("predicted %s, ", percent(j.Predicted.Rate))
 		}
-		lines = append(lines, fmt.Sprintf("%sfloor %s, %d windows (%.0f s).", line, percent(j.Floor), j.Windows, (time.Duration(j.Windows)*b.o.Window).Seconds()))
+		line += "floor " + percent(j.Floor)
+		if j.Windows > 0 {
+			line += fmt.Sprintf(", %d windows (%.0f s)", j.Windows, (time.Duration(j.Windows) * b.o.Window).Seconds())
+		}
+		lines = append(lines, line+".")
 	}
 	moved := b.jobs[r.Move.Job]
 	return strings.Join(append(lines, fmt.Sprintf("%d was cheapest to move off gpu%d: %v.", moved.ID, g, moved.PeakBytes)), "\n")
@@ -136,9 +140,6 @@ func (b *Box) moving() int {
 func (b *Box) anyWaiting() bool {
 	return slices.ContainsFunc(b.order, func(id box.ID) bool { return b.jobs[id].State == box.Waiting })
 }
-
-// left notes that a job left its GPUs: others may now be brought together. The mutex is held.
-func (b *Box) left(*job) { b.leftAt = time.Now() }
 
 // takes says whether GPUs are still open to a job whose place there was kept. The mutex is held.
 func (b *Box) takes(gpus []int) bool {

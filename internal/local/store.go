@@ -27,6 +27,8 @@ const (
 	metaEstimate = "estimate" // the book of what is known of jobs
 	metaUsage    = "usage"    // of each user
 	metaDrained  = "drained"  // GPUs, by UUID
+	metaEvents   = "events"   // below which the numbers of events are taken
+	metaNext     = "next"     // number of the next job, where those before it are forgotten
 )
 
 // storeVersion is that of the layout above.
