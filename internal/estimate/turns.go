@@ -13,7 +13,7 @@ type use struct{ busy, cycle float64 }
 func (u use) burst() float64 { return u.busy * u.cycle }
 func (u use) gap() float64   { return (1 - u.busy) * u.cycle }
 
-// Figures of the arbiter, and of what jobs lose with it in virtual time (see turns_test.go).
+// Figures of the arbiter, and of what jobs lose with it in virtual time (TestEstimates of internal/arbiter).
 const (
 	turnTime   = 13.2e-3 // s from a job's release until a peer that always has work gives the GPU back
 	drainTime  = 2.2e-3  // s that a peer needs to give it back when its turn is over
