@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -90,6 +91,63 @@ func TestPageKnowsLists(t *testing.T) {
 	}
 	if lists = slices.Compact(lists); !slices.Equal(named, lists) {
 		t.Errorf("%s names\n%q, want\n%q", pageLists, named, lists)
+	}
+}
+
+// TestPageExplainsReasons holds the page to explain every code that keeps a job waiting.
+func TestPageExplainsReasons(t *testing.T) {
+	page, err := os.ReadFile("../../web/src/model/reasons.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\s+\w+\s+(?:plan\.)?Code\s+= "(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !strings.Contains(string(page), "\n  "+m[1]+": {") {
+				t.Errorf("%s has the reason %s, which the page does not explain", name, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d reasons", found)
+	}
+}
+
+// TestPageKnowsAlarms compares what the page takes for bad news with what this package does.
+func TestPageKnowsAlarms(t *testing.T) {
+	text, err := os.ReadFile("../../web/src/model/alarms.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`new Set\(\[(.*)\]\)`).FindStringSubmatch(string(text))
+	source, err := os.ReadFile("machine.go")
+	if err != nil || list == nil {
+		t.Fatal(err, list)
+	}
+	page, seen := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`'(\w+)'`).FindAllStringSubmatch(list[1], -1) {
+		page[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(string(source), -1) { // among them every type of an alarm
+		if e := (&box.Event{Type: box.EventType(m[1])}); e.Alarm() != page[m[1]] {
+			t.Errorf("event %q: alarm %v, on the page %v", m[1], e.Alarm(), page[m[1]])
+		}
+		seen[m[1]] = true
+	}
+	for name := range page {
+		if seen[name] {
+			continue
+		}
+		t.Errorf("the page takes %q for an alarm", name)
 	}
 }
 

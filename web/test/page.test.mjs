@@ -156,9 +156,10 @@ test('dragging zooms all charts, and back undoes it', limit, () =>
     await page.waitForFunction(() => /from=\d+&to=\d+/.test(location.hash))
     const [, from, to] = /from=(\d+)&to=(\d+)/.exec(page.url()).map(Number)
     assert.ok(to - from > 400 && to - from < 700, `${to - from} s`)
-    await page.locator('.host canvas').first().scrollIntoViewIfNeeded()
     await page.goBack()
     await page.waitForFunction(() => !location.hash.includes('from='))
+    await page.locator('.u-over').first().scrollIntoViewIfNeeded()
+    await page.waitForTimeout(500)
     const over = await page.locator('.u-over').first().boundingBox()
     await page.mouse.move(over.x + over.width * 0.2, over.y + 20)
     await page.mouse.down()
@@ -190,6 +191,7 @@ test('without its token the page says where to find it, and goes on with it', li
     await fixture.die()
     await fixture.start()
     await page.waitForSelector('main >> text=Open the URL that')
+    await page.waitForTimeout(500)
     const asked = fixture.asked.length
     await page.waitForTimeout(2500)
     assert.equal(fixture.asked.length, asked, 'it asks on and on')
@@ -227,18 +229,20 @@ test('an idle box says how to begin', limit, () =>
 for (const [look, options] of [['light', { colorScheme: 'light' }], ['dark', { colorScheme: 'dark' }], ['a phone', phone]]) {
   test(`every page can be read by everybody: ${look}`, limit, () =>
     at(boxes.mockup(), options, async (page) => {
+      const wrong = []
       for (const hash of hashes) {
         await go(page, hash)
         await page.waitForTimeout(400)
         await page.evaluate(() => document.querySelectorAll('details').forEach((d) => (d.open = true)))
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
-        assert.ok(wide <= 0, `${hash} is ${wide} px too wide`)
+        if (wide > 0) wrong.push(`${hash} is ${wide} px too wide`)
         await page.evaluate(axe)
         const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }))
-        assert.deepEqual(violations.map((v) => `${hash}: ${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).join(' | ')}`), [])
-        if (look === 'a phone') assert.deepEqual(await page.evaluate(small, 44), [], `${hash}: targets under 44 px`)
-        else assert.deepEqual(await page.evaluate(small, 24), [], `${hash}: targets under 24 px`)
+        wrong.push(...violations.map((v) => `${hash}: ${v.id}: ${v.nodes.map((n) => `${n.html.slice(0, 160)} ${n.any[0]?.message ?? ''}`).join(' | ')}`))
+        const least = look === 'a phone' ? 44 : 24
+        wrong.push(...(await page.evaluate(small, least)).map(([name, h]) => `${hash}: target ${name} has ${h} px, not ${least}`))
       }
+      assert.deepEqual(wrong, [])
     }, refused))
 }
 
@@ -258,22 +262,25 @@ test('a phone asks for less: a state each 5 seconds', limit, () =>
     await page.waitForFunction(() => location.hash === '#/jobs/47')
   }))
 
+/** computed is the time of a processor that the page took so far, in seconds; that others keep the machine busy does not count. */
+async function computed(cdp) {
+  const { metrics } = await cdp.send('Performance.getMetrics')
+  return metrics.find((m) => m.name === 'TaskDuration').value
+}
+
 test('a full box of 64 jobs on 16 GPUs, and 200 that wait, is smooth', limit, () =>
   at(boxes.crowd(), { viewport: { width: 1440, height: 900 } }, async (page) => {
     await page.waitForSelector('.bar')
     assert.equal(await page.locator('.bar').count(), 64)
+    const cdp = await page.context().newCDPSession(page)
+    await cdp.send('Performance.enable', { timeDomain: 'threadTicks' })
     for (const hash of ['#/now', '#/jobs']) {
       await go(page, hash)
       await page.waitForTimeout(500)
-      const busy = await page.evaluate(async () => {
-        let sum = 0
-        const observer = new PerformanceObserver((list) => list.getEntries().forEach((e) => (sum += e.duration)))
-        observer.observe({ type: 'longtask' })
-        await new Promise((done) => setTimeout(done, 5000))
-        observer.disconnect()
-        return sum / 5000
-      })
-      console.log(`# ${hash}: tasks over 50 ms take ${(busy * 100).toFixed(1)} % of the time`)
+      const began = await computed(cdp)
+      await page.waitForTimeout(10_000)
+      const busy = ((await computed(cdp)) - began) / 10
+      console.log(`# ${hash}: ${(busy * 100).toFixed(1)} % of one processor`)
       assert.ok(busy < 0.3, `${hash} keeps the browser busy for ${busy}`)
     }
     await page.getByRole('searchbox').fill('sweep-19')

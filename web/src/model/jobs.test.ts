@@ -10,7 +10,7 @@ const now = Date.parse('2026-11-30T14:00:00Z')
 const job = (id: number, over: Partial<Job> = {}): Job => ({
   id, name: `j${id}`, user: 'ana', uid: 1, state: 'running', class: 'burstable', priority: 10, floor: 0.85, gpus: 1, on: [0], beside: [], command: [],
   reserved_bytes: 0, peak_bytes: 0, cooperates: false, migratable: false, rate_fraction: 0.93, predicted: null, below_floor_s: 0, windows: 1, busy_fraction: null,
-  reason: null, operation: null, submitted_at: '2026-11-30T13:48:00Z', started_at: null, ended_at: null, run_s: 60, attempt: 1, exit: null, ...over,
+  reason: null, operation: null, submitted_at: '2026-11-30T13:48:00Z', started_at: null, ended_at: null, run_s: 60, attempt: 1, exit: null, token_wait_ms: null, ...over,
 })
 const waits = (id: number, code = 'MemoryOverflow'): Job => job(id, { state: 'waiting', on: [], rate_fraction: null, reason: { code, text: '', gpu: 1, got: 0, limit: 0 } })
 
