@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The system packages that the tests need: a browser with a font for the HTML report, tmux for what a terminal shows,
-# a C compiler with its sanitisers, what looks at libraries and processes, Python. It names each one that is missing; as
+# a C compiler with its sanitisers, what looks at libraries and processes, Python, Prometheus. It names each one that is missing; as
 # root or with CI=true it installs them, else it prints the command that does and stops.
 set -euo pipefail
 
@@ -23,6 +23,7 @@ has tmux || need tmux "what a terminal shows"
 { has objdump && has readelf && has nm; } || need binutils "which symbols a library wants and has"
 has_python || need python3 "the tests of hooks and of the Python package (3.9 or newer)"
 { has pgrep && has pkill; } || need procps "finding the processes that a test started"
+{ has prometheus && has promtool; } || need prometheus "scraping what weft measures, with the alerts and the dashboard"
 has setpriv || need util-linux "programs of another user"
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 

@@ -231,9 +231,9 @@ func (m *memory) Stdin(c box.Caller, id box.ID, f *os.File) error {
 func (m *memory) GPUs() []box.GPU {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]box.GPU, 2)
+	list, busy, heat := make([]box.GPU, 2), .97, 61.0
 	for i := range list {
-		list[i] = box.GPU{Index: i, Health: "ok", Usable: 16 << 30}
+		list[i] = box.GPU{Index: i, Health: "ok", Usable: 16 << 30, Busy: &busy, Temperature: &heat}
 		if m.drained[i] {
 			list[i].Health = "drained"
 		}
