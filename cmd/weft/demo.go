@@ -21,14 +21,12 @@ type demoCommand struct {
 	Mix    string        `hidden:"" enum:"typical,saturated,light" default:"typical" help:"From which configurations of the catalogue jobs are drawn."`
 	Jobs   int           `hidden:"" default:"16" help:"How many."`
 	Length time.Duration `hidden:"" default:"11s" help:"Mean length of a job alone."`
+	Memory unit.Bytes    `hidden:"" default:"24GiB" help:"Of each GPU."`
 	Seed   uint64        `hidden:"" default:"42" help:"Of the draw."`
 }
 
-// The box of the demo.
-const (
-	demoGPUs   = 4
-	demoMemory = 16 * unit.GiB
-)
+// demoGPUs is how many GPUs the box of the demo has.
+const demoGPUs = 4
 
 // Help is what weft demo --help adds.
 func (demoCommand) Help() string {
@@ -113,12 +111,12 @@ func (c *demoCommand) setup() (demo.Setup, error) {
 	if err != nil {
 		return demo.Setup{}, err
 	}
-	gpus, err := (&emugpuServeCommand{GPUs: demoGPUs, Model: []string{"a10"}, Memory: demoMemory}).devices()
+	gpus, err := (&emugpuServeCommand{GPUs: demoGPUs, Model: []string{"a10"}, Memory: c.Memory}).devices()
 	if err != nil {
 		return demo.Setup{}, err
 	}
 	group, err := demo.Group(demo.Mix(c.Mix), c.Jobs, c.Length*7/11, c.Length*15/11, gpus[0], c.Seed)
-	return demo.Setup{Weft: weft, Programs: programs, GPUs: gpus, Memory: demoMemory, Group: group}, err
+	return demo.Setup{Weft: weft, Programs: programs, GPUs: gpus, Memory: c.Memory, Group: group}, err
 }
 
 // told shows how far a mode is. The time left is what the rest takes at the mean speed so far.

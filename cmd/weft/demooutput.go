@@ -136,7 +136,7 @@ func (d *demoStudy) notes() []string {
 			demo.Mix(d.command.Mix).Range(), count[box.Guaranteed], floorOf(d.setup.Group, box.Guaranteed), count[box.Burstable], floorOf(d.setup.Group, box.Burstable),
 			count[box.BestEffort], floorOf(d.setup.Group, box.BestEffort)),
 		fmt.Sprintf("GPUs are emulated: %d of %v. Kernels take their time and memory is counted, but nothing is computed, and caches and memory bandwidth are not modelled: "+
-			"jobs that run at once lose less than on a real GPU, in every mode.", len(d.setup.GPUs), demoMemory),
+			"jobs that run at once lose less than on a real GPU, in every mode.", len(d.setup.GPUs), d.setup.Memory),
 		fmt.Sprintf("Rates, utilisation and memory of the jobs are those of an A100 with 40 GB, %d times slower: sixteen programs at full speed would wait for this machine's "+
 			"processors, not for GPUs. Where other programs use the processors as well, all modes are slower, and less precise.", demo.SlowMotion),
 	}

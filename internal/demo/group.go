@@ -75,7 +75,7 @@ const (
 
 // SlowMotion is how many times longer than in the catalogue iterations take, kernels and gaps alike: sixteen programs at
 // the speed of an A100 would keep the processors of a small machine busier than the GPUs.
-const SlowMotion = 3
+const SlowMotion = 5
 
 // kernelLength is about how long a kernel is. Those of models are shorter and more; an iteration has as much kernel time.
 const kernelLength = 2 * time.Millisecond
@@ -83,11 +83,12 @@ const kernelLength = 2 * time.Millisecond
 // persistentFraction is how much of a peak a job always holds. No source of the catalogue says; docs/memory.md assumes it, too.
 const persistentFraction = 0.1
 
-// Floors of the classes.
+// Floors of the classes: a guaranteed job asks for what `weft run` asks for by itself, a burstable one for half of a GPU, and
+// a besteffort one for next to nothing.
 const (
 	guaranteedFloor = 0.9
-	burstableFloor  = 0.6
-	besteffortFloor = 0.2
+	burstableFloor  = 0.5
+	besteffortFloor = 0.05
 )
 
 // configurations are the entries of the catalogue that a mix is drawn from, in the catalogue's order.

@@ -60,7 +60,7 @@ func (g *submitted) submit(ctx context.Context, number int, dir string) error {
 	ids, err := g.daemon.client.Submit(ctx, box.Spec{
 		Name: job.Name, Command: append([]string{"weft-train"}, job.arguments(filepath.Join(dir, job.Name))...),
 		Path: filepath.Join(g.setup.Programs, "weft-train"), Dir: dir, Env: os.Environ(), Class: job.Class, Floor: job.Floor, Priority: 10, GPUs: 1,
-		Profile: job.Model + ":" + job.Batch, Cooperate: true, Migratable: true,
+		Profile: job.Model + ":" + job.Batch, Reserved: job.Persistent + job.Context, Cooperate: true, Migratable: true,
 	})
 	if err != nil {
 		return fmt.Errorf("submit %s: %w", job.Name, err)
