@@ -60,10 +60,16 @@ struct gang *gang_start(int ranks, int *rank) {
 	waited_for = gang;
 	struct sigaction action = {.sa_handler = forward, .sa_flags = SA_RESTART};
 	sigaction(SIGTERM, &action, NULL);
+	/* A rank that is asked to end before it has its own handler would ask itself again, for ever. */
+	sigset_t term, before;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, &before);
 	for (int i = 0; i < ranks; i++) {
 		pid_t process = fork();
 		if (process == 0) {
 			signal(SIGTERM, SIG_DFL);
+			sigprocmask(SIG_SETMASK, &before, NULL);
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			*rank = i;
 			return gang;
@@ -76,6 +82,7 @@ struct gang *gang_start(int ranks, int *rank) {
 		}
 		gang->processes[i] = process;
 	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	int code = wait_for_ranks(gang);
 	exit(gang->leaving && code == 0 ? EXIT_FAILED : code);
 }
