@@ -42,6 +42,7 @@ type Refusal struct {
 	After    box.ID     // with Priority: the job that it could be in the way of
 	Rate     float64    // that the job would have there, of its speed alone; 0 for unknown
 	Held     unit.Bytes // persistent parts of the residents
+	Most     unit.Bytes // with MemoryReserved: the greatest ephemeral part, where it is what does not fit beside all persistent ones
 	Room     unit.Bytes // that residents may use there
 }
 
@@ -83,6 +84,9 @@ func (p *planner) refusals(job int) []Refusal {
 		var resident int
 		r.Reason, resident = p.packer.Why(job, g)
 		r.Resident = p.idOf(resident)
+		if r.Reason.Code == plan.MemoryReserved {
+			r.Most = unit.Bytes(r.Reason.Got) - r.Held - memoryOf(p.jobs[job]).Persistent
+		}
 		if !r.Reason.Refused() {
 			p.priority(job, g, &r)
 		}
@@ -100,9 +104,11 @@ func (p *planner) priority(job int, g cluster.GPU, r *Refusal) {
 	}
 	before := p.problem.Ahead()
 	for _, other := range p.ahead[:at] {
-		before.Add(other)
+		if p.higher(other, p.aged(job)) || slices.Contains(p.claims[other], g) {
+			before.Add(other)
+		}
 	}
-	if other := p.packer.InTheWayOf(job, g, before, &p.steps); other >= 0 {
+	if other := p.packer.InTheWayOf(job, g, [2]*placement.Ahead{before, p.problem.Ahead()}, &p.steps); other >= 0 {
 		r.Reason = plan.Reason{Code: plan.Priority, Got: float64(p.levels[job]), Limit: float64(p.levels[other])}
 		r.After = p.jobs[other].ID
 	}
@@ -111,25 +117,26 @@ func (p *planner) priority(job int, g cluster.GPU, r *Refusal) {
 // way is the jobs whose end makes room: one alone where there is one, the first to end at the latest, else those on the
 // nearest GPU before others; else the first of that order that are enough together, without those that are not needed.
 func (p *planner) way(job, nearest int) ([]box.ID, time.Time) {
-	if p.packer.OpensAfter(job, nil) == 0 {
+	if n, _ := p.packer.OpensAfter(job, nil); n == 0 {
 		return nil, time.Time{}
 	}
 	order := p.residents(nearest)
 	var need []int
 	for _, r := range order {
-		if p.packer.OpensAfter(job, []int{r}) == 1 {
+		if n, _ := p.packer.OpensAfter(job, []int{r}); n == 1 {
 			need = []int{r}
 			break
 		}
 	}
 	if need == nil {
-		n := p.packer.OpensAfter(job, order)
+		n, _ := p.packer.OpensAfter(job, order)
 		if n < 0 {
 			return nil, time.Time{}
 		}
 		need = slices.Clone(order[:n])
 		for i := 0; i < len(need); {
-			if less := slices.Delete(slices.Clone(need), i, i+1); p.packer.OpensAfter(job, less) >= 0 {
+			less := slices.Delete(slices.Clone(need), i, i+1)
+			if n, _ := p.packer.OpensAfter(job, less); n >= 0 {
 				need = less
 			} else {
 				i++

@@ -101,7 +101,8 @@ func TestOrderOfInputIsIrrelevant(t *testing.T) {
 
 // TestNobodyIsInTheWay is the law of passing, by its definition: whoever starts while others wait before it for room is on
 // GPUs where every set of residents and of those others, with one of these at least, that may share the GPU may share it
-// with the new one too; or it has ended when the first of them starts at the latest.
+// with the new one too; or it has ended when the first of them starts at the latest. The others are those that are higher, and
+// those that keep the GPU; every one that waits keeps as many as it asks for, while some are kept by few.
 func TestNobodyIsInTheWay(t *testing.T) {
 	passed := 0
 	checkStates(t, func(t *rapid.T, s *State, _ dice) {
@@ -117,7 +118,7 @@ func TestNobodyIsInTheWay(t *testing.T) {
 				if end, ok := p.end(p.number[id]); len(before) > 0 {
 					passed++
 					if promise := d.Promised[before[0].ID]; s.Options.Strict || !ok || promise.IsZero() || end.After(promise) {
-						inTheWay(t, s, j, start.GPUs, before)
+						inTheWay(t, p, j, start.GPUs, before)
 					}
 				}
 				j.On = start.GPUs
@@ -126,6 +127,9 @@ func TestNobodyIsInTheWay(t *testing.T) {
 			w := d.Waits[slices.Index(d.Order, id)]
 			if w.Reason.Code != plan.Quota {
 				before = append(before, s.find(id))
+				if kept := p.claims[p.number[id]]; len(kept) != s.find(id).GPUs && len(before) == 1 {
+					t.Fatalf("job %d is first in line and keeps %v", id, kept)
+				}
 			}
 		}
 	})
@@ -146,9 +150,17 @@ func pickOrder(s *State) []box.ID {
 	return order
 }
 
-func inTheWay(t *rapid.T, s *State, joining *Job, gpus []int, before []*Job) {
+func inTheWay(t *rapid.T, p *planner, joining *Job, gpus []int, ahead []*Job) {
 	t.Helper()
+	s := p.s
 	for _, g := range gpus {
+		var before []*Job
+		for _, j := range ahead {
+			higher := j.Priority+age(j, s.Now) > joining.Priority+age(joining, s.Now)
+			if s.Options.Strict || higher || slices.Contains(p.claims[p.number[j.ID]], cluster.GPU(g)) {
+				before = append(before, j)
+			}
+		}
 		all := append(slices.Clone(before), s.there(g)...)
 		for set := 1; set < 1<<len(all); set++ {
 			var jobs []*Job

@@ -29,8 +29,10 @@ type planner struct {
 	starts  []int
 	placed  map[int][]cluster.GPU // each start
 	waits   map[int]Wait
-	ahead   []int            // jobs that wait for room, as they were picked
-	kinds   *placement.Ahead // the same
+	ahead   []int                    // jobs that wait for room, as they were picked
+	claims  map[int][]cluster.GPU    // that each of ahead keeps for itself among its equals
+	kept    []*placement.Ahead       // those who keep it, of each GPU
+	above   map[int]*placement.Ahead // those of ahead that are higher than a priority, by that
 	hidden  map[shape]bool
 	held    map[shape]box.ID
 	promise time.Time // when ahead[0] starts at the latest; zero for unknown
@@ -42,6 +44,7 @@ type shape struct {
 	kind, workers int
 	class         cluster.Class
 	timed         bool // it will have ended by the time that was promised to the first in line
+	aged          int  // its own priority, age included
 }
 
 // harmSteps bounds the searches for harm of one plan: a few milliseconds. Where it is spent, nobody passes any more.
@@ -49,8 +52,11 @@ const harmSteps = 20_000
 
 func newPlanner(s *State) *planner {
 	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, hidden: map[shape]bool{},
-		held: map[shape]box.ID{}, steps: harmSteps}
-	p.levels, p.kinds = make([]int, len(p.jobs)), p.problem.Ahead()
+		held: map[shape]box.ID{}, claims: map[int][]cluster.GPU{}, above: map[int]*placement.Ahead{}, steps: harmSteps}
+	p.levels = make([]int, len(p.jobs))
+	for range s.GPUs {
+		p.kept = append(p.kept, p.problem.Ahead())
+	}
 	var waiting []int
 	for i := range p.jobs {
 		if p.runs(i) {
@@ -112,16 +118,77 @@ func (p *planner) run() {
 		}
 		p.order = append(p.order, job)
 		p.ahead = append(p.ahead, job)
-		p.kinds.Add(job)
-		if len(p.ahead) == 1 {
-			p.promise = p.opening(job)
+		p.claim(job)
+	}
+}
+
+// aged is a job's own priority with its age.
+func (p *planner) aged(job int) int { return p.jobs[job].Priority + age(p.jobs[job], p.s.Now) }
+
+// higher says whether a job ahead may not be delayed by one of a priority at all; else it may not on the GPUs that it keeps.
+func (p *planner) higher(ahead, aged int) bool { return p.o.Strict || p.aged(ahead) > aged }
+
+func (p *planner) shapeOf(job int) shape {
+	return shape{p.problem.Kind(job), p.workers(job), p.jobs[job].Class, p.inTime(job), p.aged(job)}
+}
+
+// claim counts a job that waits for room among those ahead of all that follow. The first in line keeps the GPUs that it is
+// promised, where it is, and others those nearest to taking them, as long as some are not yet kept by as many as could share.
+func (p *planner) claim(job int) {
+	for aged, list := range p.above {
+		if p.higher(job, aged) {
+			list.Add(job)
 		}
 	}
+	if len(p.ahead) == 1 {
+		p.promise, p.claims[job] = p.opening(job)
+	}
+	if p.claims[job] == nil {
+		p.claims[job] = p.nearest(job)
+	}
+	for _, g := range p.claims[job] {
+		p.kept[g].Add(job)
+	}
+}
+
+// nearest are the GPUs that a job keeps: those kept by the fewest, then those nearest to taking it, then the lowest.
+func (p *planner) nearest(job int) []cluster.GPU {
+	type option struct {
+		gpu  cluster.GPU
+		kept int
+		why  plan.Reason
+	}
+	var options []option
+	for g := range cluster.GPU(len(p.s.GPUs)) {
+		if n := p.kept[g].Len(); n < p.o.MaxResidents && !p.bar(job, g).Refused() {
+			why, _ := p.packer.Why(job, g)
+			options = append(options, option{g, n, why})
+		}
+	}
+	slices.SortStableFunc(options, func(a, b option) int { return cmp.Or(cmp.Compare(a.kept, b.kept), nearer(a.why, b.why)) })
+	keep := []cluster.GPU{}
+	for _, o := range options[:min(len(options), p.workers(job))] {
+		keep = append(keep, o.gpu)
+	}
+	return keep
+}
+
+// higherThan are those of ahead that are higher than a priority.
+func (p *planner) higherThan(aged int) *placement.Ahead {
+	if p.above[aged] == nil {
+		p.above[aged] = p.problem.Ahead()
+		for _, job := range p.ahead {
+			if p.higher(job, aged) {
+				p.above[aged].Add(job)
+			}
+		}
+	}
+	return p.above[aged]
 }
 
 // start puts a job on GPUs if it may.
 func (p *planner) start(job int) bool {
-	shape := shape{p.problem.Kind(job), p.workers(job), p.jobs[job].Class, p.inTime(job)}
+	shape := p.shapeOf(job)
 	if p.hidden[shape] || p.held[shape] != 0 {
 		return false
 	}
@@ -156,7 +223,7 @@ func (l *passing) allows(g cluster.GPU) bool {
 	}
 	may, ok := l.may[g]
 	if !ok {
-		other := l.p.packer.InTheWayOf(l.job, g, l.p.kinds, &l.p.steps)
+		other := l.p.packer.InTheWayOf(l.job, g, [2]*placement.Ahead{l.p.higherThan(l.p.aged(l.job)), l.p.kept[g]}, &l.p.steps)
 		may = other < 0
 		l.may[g] = may
 		if at := slices.Index(l.p.ahead, other); !may && (l.offended == nil || at < l.at) {
@@ -175,15 +242,15 @@ func (p *planner) inTime(job int) bool {
 	return ok && !end.After(p.promise)
 }
 
-// opening is when a job that does not fit now fits at the latest; zero for unknown.
-func (p *planner) opening(job int) time.Time {
+// opening is when a job that does not fit now fits at the latest, and where; zero for unknown.
+func (p *planner) opening(job int) (time.Time, []cluster.GPU) {
 	leaving := p.leaving()
-	n := p.packer.OpensAfter(job, leaving)
+	n, gpus := p.packer.OpensAfter(job, leaving)
 	if n <= 0 {
-		return time.Time{}
+		return time.Time{}, nil
 	}
 	end, _ := p.end(leaving[n-1])
-	return end
+	return end, gpus
 }
 
 // leaving are the jobs on GPUs that end by a known time, in that order.
@@ -224,7 +291,7 @@ func (p *planner) wait(job int, known map[shape]Wait) Wait {
 	if w, ok := p.waits[job]; ok {
 		return w
 	}
-	shape := shape{p.problem.Kind(job), p.workers(job), p.jobs[job].Class, p.inTime(job)}
+	shape := p.shapeOf(job)
 	w, ok := known[shape]
 	if !ok {
 		w = p.refusal(job, shape)

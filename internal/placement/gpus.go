@@ -53,19 +53,19 @@ func (k *Packer) AddWhere(job int, allow func(cluster.GPU) bool) ([]cluster.GPU,
 	return k.Add(job)
 }
 
-// OpensAfter is how many of the leaving jobs, in order, must be gone until a job finds its GPUs; -1 where it finds none
-// even then. Nothing changes.
-func (k *Packer) OpensAfter(job int, leaving []int) int {
+// OpensAfter is how many of the leaving jobs, in order, must be gone until a job finds its GPUs, and these; -1 where it finds
+// none even then. Nothing changes.
+func (k *Packer) OpensAfter(job int, leaving []int) (int, []cluster.GPU) {
 	mark := k.overlay.Checkpoint()
 	defer k.overlay.Rollback(mark, k.reindex)
 	for n := 0; ; n++ {
 		here := k.overlay.Checkpoint()
-		if len(k.place(job)) == k.p.jobs[job].Workers {
-			return n
+		if gpus := k.place(job); len(gpus) == k.p.jobs[job].Workers {
+			return n, gpus
 		}
 		k.overlay.Rollback(here, k.reindex)
 		if n == len(leaving) {
-			return -1
+			return -1, nil
 		}
 		first, end := k.p.WorkersOf(leaving[n])
 		for w := first; w < end; w++ {

@@ -43,7 +43,8 @@ func TestPackerOnGPUsThatDiffer(t *testing.T) {
 				continue
 			}
 			checkQuestions(t, s, k, j)
-			fits := k.OpensAfter(j, nil) == 0
+			n, _ := k.OpensAfter(j, nil)
+			fits := n == 0
 			switch on, r := k.Add(j); {
 			case r.Refused() == fits:
 				t.Fatalf("job %d: %v, %s, it fits %t", j, on, r, fits)
@@ -119,12 +120,17 @@ func checkQuestions(t *rapid.T, s *scene, k *Packer, j int) {
 			leaving = append(leaving, other)
 		}
 	}
-	n := k.OpensAfter(j, leaving)
+	n, on := k.OpensAfter(j, leaving)
 	if !sameResidents(before, k.overlay.Snapshot()) {
 		t.Fatal("a question left a trace")
 	}
-	if n > 0 && k.OpensAfter(j, leaving[:n-1]) >= 0 || n > len(leaving) {
-		t.Fatalf("job %d opens after %d of %v", j, n, leaving)
+	if n > len(leaving) || n >= 0 && len(on) != s.jobs[j].Workers {
+		t.Fatalf("job %d opens after %d of %v on %v", j, n, leaving, on)
+	}
+	if n > 0 {
+		if less, _ := k.OpensAfter(j, leaving[:n-1]); less >= 0 {
+			t.Fatalf("job %d opens after %d of %v, and after %d", j, n, leaving, less)
+		}
 	}
 }
 

@@ -9,9 +9,13 @@ import (
 // Ahead is waiting jobs that another may not be in the way of, by their kinds.
 type Ahead struct {
 	p     *Problem
+	jobs  int
 	kinds []harmed
 	at    map[waiter]int
 }
+
+// Len is the number of jobs.
+func (a *Ahead) Len() int { return a.jobs }
 
 // waiter is what jobs ahead have in common that stand for each other. Kinds that share with nobody do not tell classes apart;
 // what bars a GPU may.
@@ -32,6 +36,7 @@ func (p *Problem) Ahead() *Ahead { return &Ahead{p: p, at: map[waiter]int{}} }
 
 // Add puts a job at the end.
 func (a *Ahead) Add(job int) {
+	a.jobs++
 	w := waiter{a.p.kind[job], a.p.jobs[job].Class}
 	if i, ok := a.at[w]; ok {
 		a.kinds[i].left++
@@ -43,20 +48,22 @@ func (a *Ahead) Add(job int) {
 
 // InTheWayOf says whether a job on a GPU that takes it could keep one of the jobs ahead off it, now or after any of the
 // residents have left. It could unless every set of residents and jobs ahead, with at least one of these, that may share
-// the GPU may share it with the job too. It returns the first job ahead of such a set, or -1.
+// the GPU may share it with the job too. It returns the first job ahead of such a set, or -1. The jobs ahead are those of
+// both lists.
 //
-// Sets are tried one by one; steps bounds and counts down how many. Where it runs out, the answer is the first of ahead.
-func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead *Ahead, steps *int) int {
-	h := harm{k: k, gpu: g, joining: &k.p.kinds[k.p.kind[job]], ahead: ahead.kinds, steps: steps}
+// Sets are tried one by one; steps bounds and counts down how many. Where it runs out, the answer is the first job ahead.
+func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead [2]*Ahead, steps *int) int {
+	h := harm{k: k, gpu: g, joining: &k.p.kinds[k.p.kind[job]], lists: [3][]harmed{ahead[0].kinds, ahead[1].kinds}, steps: steps}
+	h.ahead = len(h.lists[0]) + len(h.lists[1])
 	for _, r := range k.overlay.Residents(g) {
-		h.there = append(h.there, harmed{k.p.kindOf(r), k.p.Job(r), 1})
+		h.lists[2] = append(h.lists[2], harmed{k.p.kindOf(r), k.p.Job(r), 1})
 	}
 	for i := range h.ahead {
 		if h.extend(i, nil, profile.Load{}, 0) && *h.steps >= 0 {
-			return h.ahead[i].job
+			return h.item(i).job
 		}
 		if *h.steps < 0 {
-			return h.ahead[0].job
+			return h.item(0).job
 		}
 	}
 	return -1
@@ -64,26 +71,28 @@ func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead *Ahead, steps *int) in
 
 // harm is a search for a set that a joining worker would break.
 type harm struct {
-	k            *Packer
-	gpu          cluster.GPU
-	joining      *kind
-	ahead, there []harmed // what sets are made of: jobs ahead, then residents
-	steps        *int
+	k       *Packer
+	gpu     cluster.GPU
+	joining *kind
+	lists   [3][]harmed // what sets are made of: jobs ahead, more of them, residents
+	ahead   int         // jobs ahead
+	steps   *int
 }
 
 // item is the i-th thing that a set may hold.
 func (h *harm) item(i int) *harmed {
-	if i < len(h.ahead) {
-		return &h.ahead[i]
+	list := 0
+	for ; i >= len(h.lists[list]); list++ {
+		i -= len(h.lists[list])
 	}
-	return &h.there[i-len(h.ahead)]
+	return &h.lists[list][i]
 }
 
 // extend adds one of item i to a set that may share the GPU and says whether that, or a set that holds it, may share the
 // GPU while it may not with the joining worker. Items are added in order, so that each set is seen once.
 func (h *harm) extend(i int, groups []int32, load profile.Load, most unit.Bytes) bool {
 	it := h.item(i)
-	if it.left == 0 || i < len(h.ahead) && h.k.barred(it.job, h.gpu).Refused() || !h.fits(groups, load, most, it.kind) {
+	if it.left == 0 || i < h.ahead && h.k.barred(it.job, h.gpu).Refused() || !h.fits(groups, load, most, it.kind) {
 		return false
 	}
 	var buffer [MaxMaxResidents + 1]int32
@@ -94,7 +103,7 @@ func (h *harm) extend(i int, groups []int32, load profile.Load, most unit.Bytes)
 	}
 	it.left--
 	defer func() { it.left++ }()
-	for next := i; next < len(h.ahead)+len(h.there) && *h.steps >= 0; next++ {
+	for next := i; next < h.ahead+len(h.lists[2]) && *h.steps >= 0; next++ {
 		if h.extend(next, groups, load, most) {
 			return true
 		}
