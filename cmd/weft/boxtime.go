@@ -106,7 +106,16 @@ func parseArray(text string) (*box.Array, error) {
 		return refuse(fmt.Sprintf("%s is no range", text), "steps, lists and limits are not known; priority and max_running do that", "0-31")
 	}
 	first, bad := strconv.ParseUint(a, 10, 31)
+	tooMany := func(n uint64) (*box.Array, error) {
+		return refuse(fmt.Sprintf("array of %s jobs: at most %s", report.Count(int(n)), report.Count(mostArray)), "each is a job with a folder of its own",
+			fmt.Sprintf("%d-%d", first, first+mostArray-1))
+	}
 	if !isRange {
+		if bad == nil && first > mostArray {
+			n := first
+			first = 0
+			return tooMany(n)
+		}
 		if bad == nil {
 			return refuse(fmt.Sprintf("%s could be one index or a number of them", text), "", fmt.Sprintf("0-%d, or %s-%s", max(first, 1)-1, text, text))
 		}
@@ -119,7 +128,7 @@ func parseArray(text string) (*box.Array, error) {
 	case first > last:
 		return refuse(fmt.Sprintf("%s ends before it begins", text), "", fmt.Sprintf("%d-%d", last, first))
 	case last-first >= mostArray:
-		return refuse(fmt.Sprintf("an array of %s jobs", report.Count(int(last-first+1))), "10,000 at most", fmt.Sprintf("%d-%d", first, first+mostArray-1))
+		return tooMany(last - first + 1)
 	}
 	return &box.Array{First: int(first), Last: int(last)}, nil
 }

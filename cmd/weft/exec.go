@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"weft.dev/weft/internal/agent"
+	"weft.dev/weft/internal/spelling"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
 )
@@ -111,8 +112,31 @@ func findProgram(command []string) (string, error) {
 		return "", &launchError{inputError{trace.Errors{{Code: "not_executable", File: command[0], Message: command[0] + " is not executable",
 			Fix: "chmod +x " + shellWord(command[0])}}, false}, exitNotExecutable}
 	}
-	return "", &launchError{inputError{trace.Errors{{Code: "no_program", File: command[0], Message: command[0] + " was not found",
-		Fix: "check its spelling, or write its path"}}, false}, exitNoProgram}
+	fault := &trace.Error{Code: "no_program", File: command[0], Message: command[0] + " was not found", Fix: "check its spelling, or write its path"}
+	if errors.Is(err, syscall.EISDIR) {
+		fault.Message, fault.Fix = command[0]+" is a folder", "name the program in it"
+	} else if near := spelling.Near(filepath.Base(command[0]), programsBeside(command[0]), 3); len(near) > 0 {
+		fault.Fix = strings.Join(near, ", ") + "?"
+	}
+	return "", &launchError{inputError{trace.Errors{fault}, false}, exitNoProgram}
+}
+
+// programsBeside is the names of the programs where one is looked for: in its folder, or those of PATH.
+func programsBeside(program string) []string {
+	folders := filepath.SplitList(os.Getenv("PATH"))
+	if dir := filepath.Dir(program); strings.ContainsRune(program, '/') {
+		folders = []string{dir}
+	}
+	var names []string
+	for _, dir := range folders {
+		entries, _ := os.ReadDir(dir) // one that cannot be read has no programs
+		for _, e := range entries {
+			if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return names
 }
 
 // join is the folder of the allocation: the one named, or a new one of the agent there, which ends with this process.

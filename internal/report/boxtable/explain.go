@@ -153,7 +153,7 @@ func (v View) sits(b *strings.Builder, e *box.Explanation) {
 		b.WriteString(", held " + heldOf(e.Held, j.Run))
 	}
 	b.WriteString(".\n")
-	if p := j.Predicted; p != nil {
+	if p := j.Predicted; p != nil && len(j.Beside) > 0 {
 		fmt.Fprintf(b, "Predicted %s (%s), observed %s, %s.\n", report.Percent(p.Rate), rangeOf(p), share(j.Rate), plural(j.Windows, "window"))
 	}
 	if l := e.Lost; l != nil {
@@ -254,7 +254,10 @@ func Ended(j *box.Job) string {
 		text = string(j.Outcome)
 	}
 	if j.Started == nil {
-		return text + " before it began" + because(j)
+		if j.Fault == "" {
+			return text + " before it began"
+		}
+		return text + because(j)
 	}
 	var parts []string
 	if j.Rate != nil {

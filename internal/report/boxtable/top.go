@@ -238,7 +238,7 @@ func (t *Top) resident(j *box.Job, width int) string {
 	}
 	wait := "    -"
 	if j.TokenWait != nil {
-		wait = fmt.Sprintf("%4.1f ms", *j.TokenWait)
+		wait = milliseconds(*j.TokenWait)
 	}
 	line := fmt.Sprintf("%*s %-10s %s%s[%s]  floor %s  wait %-7s", width, j.ID, j.Class, rate, sign, rateBar(j, bar), report.Percent(j.Floor), wait)
 	if t.wide() {
@@ -249,6 +249,17 @@ func (t *Top) resident(j *box.Job, width int) string {
 		line += fmt.Sprintf("  pred %-5s", predicted)
 	}
 	return t.named(line, j)
+}
+
+// milliseconds is a time in 7 columns: " 0.1 ms", " 640 ms", "  6.4 s".
+func milliseconds(ms float64) string {
+	switch {
+	case ms < 99.95:
+		return fmt.Sprintf("%4.1f ms", ms)
+	case ms < 999.5:
+		return fmt.Sprintf("%4.0f ms", ms)
+	}
+	return fmt.Sprintf("%5.1f s", ms/1000)
 }
 
 // named appends a job's name where there is room for some of it.

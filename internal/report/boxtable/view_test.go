@@ -75,7 +75,8 @@ func TestOneLine(t *testing.T) {
 		{func(j *box.Job) { j.Rate = nil }, "done in 58m12s: exit 0"},
 		{func(j *box.Job) { j.Outcome, j.Exit = box.Stopped, ptr(143) }, "stopped in 58m12s: mean rate 89 %, floor held, exit 143 (signal 15)"},
 		{func(j *box.Job) { j.Outcome, j.Exit, j.Fault, j.Rate = box.Lost, nil, "the machine went down", nil }, "lost in 58m12s: the machine went down"},
-		{func(j *box.Job) { j.Outcome, j.Started, j.Fault = box.Cancelled, nil, "43 failed" }, "cancelled before it began: 43 failed"},
+		{func(j *box.Job) { j.Outcome, j.Started, j.Fault = box.Cancelled, nil, "43 failed" }, "cancelled: 43 failed"},
+		{func(j *box.Job) { j.Outcome, j.Started = box.Cancelled, nil }, "cancelled before it began"},
 	} {
 		x := j
 		c.change(&x)
@@ -189,6 +190,14 @@ func TestTopFitsItsScreen(t *testing.T) {
 			t.Fatalf("the cursor is off the screen:\n%s", frame)
 		}
 	})
+}
+
+func TestMilliseconds(t *testing.T) {
+	for ms, want := range map[float64]string{0: " 0.0 ms", 11.8: "11.8 ms", 99.96: " 100 ms", 999.4: " 999 ms", 999.6: "  1.0 s", 6442.5: "  6.4 s"} {
+		if got := milliseconds(ms); got != want {
+			t.Errorf("%v ms is %q, want %q", ms, got, want)
+		}
+	}
 }
 
 func TestTopMoves(t *testing.T) {
