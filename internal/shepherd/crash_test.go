@@ -52,15 +52,27 @@ func shepherdOf(dir string, until <-chan struct{}) int {
 	}
 }
 
+// usual is how long it takes on this machine, now, to start an attempt.
+func usual(t *testing.T) time.Duration {
+	t.Helper()
+	dir := t.TempDir()
+	began := time.Now()
+	p := start(t, dir, script(dir, "true"), nil)
+	took := time.Since(began)
+	ended(t, p)
+	return took
+}
+
 // TestShepherdKilled kills the shepherd at random instants, from before it claims on: nothing of the job is left, and the
 // attempt was run or was not.
 func TestShepherdKilled(t *testing.T) {
 	lost, never, ran := 0, 0, 0
-	for i := range 40 {
+	usual := usual(t)
+	for range 30 {
 		dir := t.TempDir()
 		text := "echo >> ran; setsid sleep 1000 & (setsid sh -c 'sleep 1001 & sleep 1002' &) ; sh -c 'trap \"\" TERM; sleep 1003; sleep 1004' & sleep 1005"
 		returned, killed := make(chan struct{}), sync.WaitGroup{}
-		delay := time.Duration(rand.IntN(1+i*8000)) * time.Microsecond
+		delay := rand.N(2 * usual)
 		killed.Go(func() {
 			if pid := shepherdOf(dir, returned); pid != 0 {
 				time.Sleep(delay)
@@ -143,7 +155,7 @@ func TestDaemonKilledInStart(t *testing.T) {
 		tries = 10
 	}
 	var revoked []string
-	once := 0
+	once, usual := 0, usual(t)
 	for range tries {
 		dir := t.TempDir()
 		c := startDaemon(t, dir, "echo ran >> ran")
@@ -152,7 +164,7 @@ func TestDaemonKilledInStart(t *testing.T) {
 			_, err2 := os.Stat(taskPath(dir, 1))
 			return err == nil || err2 == nil
 		})
-		time.Sleep(time.Duration(rand.IntN(80_000)) * time.Microsecond)
+		time.Sleep(rand.N(2 * usual))
 		if err := c.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

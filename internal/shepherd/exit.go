@@ -12,7 +12,8 @@ const (
 	Lost     = "lost"     // its shepherd was killed
 )
 
-// Exit is how an attempt ended.
+// Exit is how an attempt ended. When it was asked to, and a shell that ran the program was ended after it, the status is that
+// of the program.
 type Exit struct {
 	Status  int       `json:"status"`  // as shells have it: 128 and the signal; 126 not executable, 127 not found; -1 when lost
 	Signal  int       `json:"signal"`  // that ended the program, or 0

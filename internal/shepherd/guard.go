@@ -33,11 +33,14 @@ type guard struct {
 	left     time.Time // when what the program left behind is killed; zero before it ended
 
 	asked, held, frozen, spared map[key]bool
+
+	ends    []unix.WaitStatus // of what held shells waited for
+	counted map[key]bool      // whose end is among these, or does not count
 }
 
 func newGuard(program key, t *Task, s signals, exit *Exit) *guard {
 	g := &guard{program: program, grace: t.Grace, limit: t.MaxTime, child: s.child, stop: s.stop, move: s.move, exit: exit,
-		asked: map[key]bool{}, held: map[key]bool{}, frozen: map[key]bool{}, spared: map[key]bool{}}
+		asked: map[key]bool{}, held: map[key]bool{}, frozen: map[key]bool{}, spared: map[key]bool{}, counted: map[key]bool{}}
 	if g.grace <= 0 {
 		g.grace = defaultGrace
 	}
@@ -111,7 +114,32 @@ func (g *guard) reap() (none bool) {
 			return false
 		case pid == g.program.pid && !g.ended:
 			g.ended = true
-			g.exit.Status, g.exit.Signal = statusOf(status)
+			g.exit.Status, g.exit.Signal = statusOf(g.behind(status))
+		}
+	}
+}
+
+// behind is how the program ended: a shell that was told to end, once what it ran had ended when it was told to, ends as that.
+func (g *guard) behind(status unix.WaitStatus) unix.WaitStatus {
+	if !status.Signaled() || status.Signal() != unix.SIGTERM || !g.held[g.program] || len(g.ends) == 0 {
+		return status
+	}
+	for _, end := range g.ends {
+		if end != 0 {
+			return end
+		}
+	}
+	return 0
+}
+
+// count notes how what held shells waited for has ended. What had ended before, and what only ran others, does not count.
+func (g *guard) count(tree map[int][]proc, p proc, counts bool) {
+	for _, child := range tree[p.pid] {
+		if child.dead() && !g.counted[child.key()] {
+			g.counted[child.key()] = true
+			if counts {
+				g.ends = append(g.ends, child.end)
+			}
 		}
 	}
 }
@@ -136,7 +164,16 @@ func (g *guard) step(now time.Time) (given bool) {
 		g.exit.Forced = g.exit.Forced || !g.ended || g.anyAsked(rest)
 		return g.kill(rest)
 	case !g.ended:
-		g.askSome(stopNow(tree, all[g.program.pid], roleOf, func(p proc) bool { return g.asked[p.key()] }), now)
+		for _, p := range rest {
+			if g.held[p.key()] {
+				g.count(tree, p, true)
+			}
+		}
+		r := stopNow(tree, all[g.program.pid], roleOf, func(p proc) bool { return g.asked[p.key()] })
+		for _, p := range r.hold {
+			g.count(tree, p, g.held[p.key()])
+		}
+		g.askSome(r, now)
 	case g.anyAsked(rest):
 		// It has its grace, undisturbed.
 	default:
@@ -174,6 +211,7 @@ func (g *guard) askSome(r request, now time.Time) {
 	}
 	for _, p := range r.ask {
 		g.asked[p.key()] = true
+		g.counted[p.key()] = roleOf(p) != worker
 		g.signal(p, unix.SIGTERM, unix.SIGCONT)
 		g.filters = time.Time{}
 	}
@@ -188,7 +226,7 @@ func (g *guard) askSome(r request, now time.Time) {
 	}
 	if !now.Before(g.filters) {
 		for _, p := range r.filters {
-			g.asked[p.key()] = true
+			g.asked[p.key()], g.counted[p.key()] = true, true
 			g.signal(p, unix.SIGTERM, unix.SIGCONT)
 		}
 	}

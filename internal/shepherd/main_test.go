@@ -57,7 +57,7 @@ func ended(t *testing.T, p *Process) Exit {
 	select {
 	case <-p.Done():
 	case <-time.After(within):
-		t.Fatal("it goes on")
+		t.Fatalf("it goes on: %v", of(p.claim.Mark))
 	}
 	e, err := p.Exit()
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 // proc is a process at one instant.
 type proc struct {
 	pid, parent int
-	start       uint64 // in ticks since the machine started: with the pid, it names a process
-	state       byte   // as /proc has it: Z is a zombie
+	start       uint64          // in ticks since the machine started: with the pid, it names a process
+	state       byte            // as /proc has it: Z is a zombie
+	end         unix.WaitStatus // of a zombie, where this process may see it
 }
 
 // key names a process for as long as the machine runs.
@@ -48,7 +49,12 @@ func parseStat(pid int, b []byte) (proc, error) {
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
 	start, err2 := strconv.ParseUint(string(fields[19]), 10, 64)
-	return proc{pid: pid, parent: parent, start: start, state: fields[0][0]}, errors.Join(err, err2)
+	p := proc{pid: pid, parent: parent, start: start, state: fields[0][0]}
+	if len(fields) > 49 && p.dead() {
+		end, _ := strconv.ParseUint(string(fields[49]), 10, 32) // 0 where it may not be seen
+		p.end = unix.WaitStatus(end)
+	}
+	return p, errors.Join(err, err2)
 }
 
 func cutLast(b []byte, sep byte) (before, after []byte, found bool) {

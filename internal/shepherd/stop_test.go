@@ -1,6 +1,7 @@
 package shepherd
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,19 +60,19 @@ func TestStopReachesTheProgram(t *testing.T) {
 		status      int
 	}{
 		{"exec python3 train.py", "", 3},
-		{"python3 train.py; echo next", "", 143},
-		{"python3 train.py && echo next", "", 143},
-		{"bash -c 'python3 train.py; echo next'; echo next", "", 143},
-		{"timeout 1000 nice env A=B stdbuf -oL sh -c 'python3 train.py; echo next'; echo next", "", 143},
-		{"while true; do python3 train.py; echo next; done", "", 143},
-		{"python3 train.py | tee copy; echo next", "", 143},
-		{"python3 train.py 2>&1 | cat | tee copy", "", 143},
-		{"python3 train.py 2>&1 | (cat; sleep 0.3; echo trailer) | tee copy; echo next", "", 143},
+		{"python3 train.py; echo next", "", 3},
+		{"python3 train.py && echo next", "", 3},
+		{"bash -c 'python3 train.py; echo next'; echo next", "", 3},
+		{"timeout 1000 nice env A=B stdbuf -oL sh -c 'python3 train.py; echo next'; echo next", "", 3},
+		{"while true; do python3 train.py; echo next; done", "", 3},
+		{"python3 train.py | tee copy; echo next", "", 3},
+		{"python3 train.py 2>&1 | cat | tee copy", "", 3},
+		{"python3 train.py 2>&1 | (cat; sleep 0.3; echo trailer) | tee copy; echo next", "", 3},
 		{"exec nohup python3 train.py", "", 3},
 		{"trap 'echo trapped; exit 9' TERM; python3 train.py; echo next", "trapped\n", 9},
 		{"trap 'sleep 0.2; echo saved; exit 9' TERM; python3 train.py; echo next", "saved\n", 9},
-		{"echo a | xargs -n1 python3 train.py; echo next", "", 143},
-		{"setsid -w python3 train.py; echo next", "", 143},
+		{"echo a | xargs -n1 python3 train.py; echo next", "", 3},
+		{"setsid -w python3 train.py; echo next", "", 3},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +114,7 @@ func of(mark string) []string {
 	}
 	for pid, p := range all {
 		if marked(pid, markName+"="+mark) {
-			list = append(list, strconv.Itoa(pid)+string(p.state)+program(pid))
+			list = append(list, fmt.Sprintf("%d below %d, %c, %s", pid, p.parent, p.state, program(pid)))
 		}
 	}
 	return list
