@@ -57,10 +57,19 @@ demo: build ## plan and simulate a generated cluster, and print the comparison
 
 # The race detector slows computing down some tenfold, so it runs the short tests only. The whole suite comes last.
 .PHONY: test
-test: deps lint vet build test-c test-python ## install what the tests need and run all of them
+test: deps lint vet build test-c test-python test-web ## install what the tests need and run all of them
 	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $(PKG)
 	$(GO) test -count=1 -timeout 20m $(PKG)
 	@scripts/recorded.sh
+
+# The page of weft up is built with Node.js and committed: docs/decisions/0017.
+.PHONY: web
+web: ## build the page in web/ into internal/web/dist, which is committed
+	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run -s build
+
+.PHONY: test-web
+test-web: ## the page: types, tests, whether the bundle is up to date, a browser; says so where there is no npm
+	@scripts/web.sh
 
 # Sanitised run the tests whose code shares memory between threads or counts bytes. The rest looks at exported symbols and at
 # which library a name comes from, which sanitisers change, or tests the programs, which the tests of the session outdo.

@@ -194,7 +194,7 @@ test('without its token the page says where to find it, and goes on with it', li
     await page.waitForTimeout(500)
     const asked = fixture.asked.length
     await page.waitForTimeout(2500)
-    assert.equal(fixture.asked.length, asked, 'it asks on and on')
+    assert.deepEqual(fixture.asked.slice(asked), [], 'it asks on and on')
     fixture.refuse = false
     await page.getByRole('button', { name: 'Try again' }).click()
     await page.waitForSelector('.bar')

@@ -12,9 +12,10 @@ const url = given ?? `${fixture.url}/?token=${fixture.token}`
 const looks = {
   light: { colorScheme: 'light', viewport: { width: 1440, height: 900 } },
   dark: { colorScheme: 'dark', viewport: { width: 1440, height: 900 } },
-  phone: { colorScheme: 'light', viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true, deviceScaleFactor: 2 },
+  phone: { colorScheme: 'light', viewport: { width: 360, height: 1500 }, isMobile: true, hasTouch: true, deviceScaleFactor: 2 },
 }
-const pages = { now: '#/now', jobs: '#/jobs?all=1', job: '#/jobs/43', waits: '#/jobs/47', gpu: '#/gpus/1', gpus: '#/gpus', events: '#/events' }
+const [runs, waits] = given ? [1, 7] : [43, 47]
+const pages = { now: '#/now', jobs: '#/jobs?all=1', job: `#/jobs/${runs}`, waits: `#/jobs/${waits}`, gpu: '#/gpus/1', gpus: '#/gpus', events: '#/events' }
 const chromium = await browser()
 for (const [look, options] of Object.entries(looks)) {
   if (only && !only.split(',').includes(look)) continue
@@ -22,7 +23,7 @@ for (const [look, options] of Object.entries(looks)) {
   for (const [name, hash] of Object.entries(pages)) {
     await page.evaluate((h) => (location.hash = h), hash)
     await page.waitForTimeout(1200)
-    await page.screenshot({ path: `${folder}/${name}-${look}.png`, fullPage: true })
+    await page.screenshot({ path: `${folder}/${name}-${look}.png`, fullPage: look !== 'phone' })
   }
   await context.close()
 }

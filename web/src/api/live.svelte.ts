@@ -16,6 +16,7 @@ export interface State {
 
 const silence = 5000 // ms without a byte after which what is shown counts as stale
 const kept = 1000 // events
+const minutes = 30 // of history
 const phone = matchMedia('(max-width: 599px)')
 
 class Live {
@@ -31,7 +32,6 @@ class Live {
   private before: Seen | null = null
   private follow = new Bell()
   private remember = new Bell()
-  private minutes = 30
 
   /** age is how long ago the daemon was heard, in seconds. */
   age = $derived(this.heard === 0 ? null : Math.max(0, (this.now - this.heard) / 1000))
@@ -46,13 +46,6 @@ class Live {
     phone.addEventListener('change', () => this.again(), { signal })
     void this.repeat(this.follow, signal, (s) => this.stream(s))
     void this.repeat(this.remember, signal, (s) => this.past(s))
-  }
-
-  /** look asks for a history of that many minutes, at once when it is another. */
-  look(minutes: number): void {
-    if (minutes === this.minutes) return
-    this.minutes = minutes
-    this.remember.ring()
   }
 
   /** again asks anew, after a refusal for one. */
@@ -144,7 +137,7 @@ class Live {
 
   private async past(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.history = await askHistory(this.minutes, signal)
+      this.history = await askHistory(minutes, signal)
       const step = Math.max(this.history.step_s, phone.matches ? 15 : 5)
       await sleep(Math.min(step, 30) * 1000, signal)
     }

@@ -54,8 +54,11 @@ export function zoomed(route: Route): Span | null {
   return Number.isFinite(from) && Number.isFinite(to) && from > 0 && to > from ? { from, to } : null
 }
 
-/** minutes is how far back the charts go. */
-export function minutes(route: Route): number {
+/** spans are how far back the charts may go, in minutes. */
+export const spans: readonly number[] = [5, 10, 30]
+
+/** minutes is how far back the charts go as chosen, and null where nothing was: then as far as something is known. */
+export function minutes(route: Route): number | null {
   const n = Number(route.query.minutes)
-  return [5, 10, 30].includes(n) ? n : 30
+  return spans.includes(n) ? n : null
 }

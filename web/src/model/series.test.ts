@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { GPUHistory, History, Lane } from '../api/types'
-import { area, ephemeral, extent, last, padded, part, path, rows, runs, stacked, ticks, times } from './series'
+import { area, covering, ephemeral, extent, last, padded, part, path, rows, runs, stacked, ticks, times } from './series'
 
 const history = (over: Partial<History> = {}): History => ({ schema: 1, until: '2026-11-30T14:00:00Z', step_s: 5, lanes: [], jobs: [], gpus: [], queue: [], token_wait: [], ...over })
 const until = Date.parse('2026-11-30T14:00:00Z') / 1000
@@ -35,6 +35,16 @@ describe('series', () => {
     expect(path([2, -1], 10, 10, 1)).toBe('M0 0L10 10')
     expect(area([1, 1], 10, 10, 1)).toBe('M0 10L0 0L10 0L10 10Z')
     expect(runs([null, 1, 2, null, 3])).toEqual([{ from: 1, to: 3 }, { from: 4, to: 5 }])
+  })
+
+  it('shows as much as is known', () => {
+    const lane: Lane = { gpu: 0, job: 1, name: 'a', class: 'burstable', from_s: 400, to_s: null, moved: false, below: false }
+    const spans = [5, 10, 30]
+    expect(covering(history(), spans)).toBe(5)
+    expect(covering(history({ queue: [{ code: 'Gang', count: Array<number>(360).fill(0) }] }), spans)).toBe(5)
+    expect(covering(history({ lanes: [lane] }), spans)).toBe(10)
+    expect(covering(history({ lanes: [{ ...lane, from_s: 9000 }] }), spans)).toBe(30)
+    expect(covering(history({ queue: [{ code: 'Gang', count: [...Array<number>(240).fill(0), ...Array<number>(120).fill(1)] }] }), spans)).toBe(30)
   })
 
   it('marks round instants', () => {

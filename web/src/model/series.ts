@@ -16,6 +16,16 @@ export function times(h: History, n: number): number[] {
   return Array.from({ length: n }, (_, i) => last - (n - 1 - i) * h.step_s)
 }
 
+/** covering is the least of some spans in minutes that shows every stay and every wait, and the last where none does. */
+export function covering(h: History, spans: readonly number[]): number {
+  const waits = h.queue.map((q) => {
+    const first = q.count.findIndex((n) => (n ?? 0) > 0)
+    return first < 0 ? 0 : q.count.length - first
+  })
+  const oldest = Math.max(0, ...h.lanes.map((l) => l.from_s), ...waits.map((n) => n * h.step_s))
+  return spans.find((minutes) => oldest < minutes * 60) ?? spans.at(-1) ?? 30
+}
+
 /** longest is the greatest length of some series. */
 export function longest(series: readonly Values[]): number {
   return series.reduce((n, s) => Math.max(n, s.length), 0)
