@@ -102,7 +102,7 @@ func (g *gate) isMine(r *http.Request) bool {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil {
+	if err != nil || ip.Zone() != "" {
 		return false
 	}
 	if ip.IsLoopback() {
@@ -113,7 +113,7 @@ func (g *gate) isMine(r *http.Request) bool {
 		return false
 	}
 	own, err := netip.ParseAddrPort(local.String())
-	return err == nil && own.Addr().Unmap().WithZone("") == ip.Unmap().WithZone("")
+	return err == nil && own.Addr().Unmap().WithZone("") == ip.Unmap()
 }
 
 // isSameOrigin says whether a request comes from this server's own page, or from no page.

@@ -64,7 +64,7 @@ func (m *memory) change(what func()) {
 }
 
 func (m *memory) find(c box.Caller, id box.ID, own bool) (*box.Job, error) {
-	if id == 0 || int(id) > len(m.jobs) {
+	if id == 0 || id > box.ID(len(m.jobs)) {
 		return nil, box.NoJob(id)
 	}
 	j := m.jobs[id-1]
