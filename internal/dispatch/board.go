@@ -52,7 +52,7 @@ func (b *board) pose() {
 	for i, j := range b.jobs {
 		b.number[j.ID] = i
 		b.on[i] = b.places(j)
-		workers := max(1, j.GPUs)
+		workers := min(max(1, j.GPUs), len(b.s.GPUs)+1) // one more than there are is too many, however many they are
 		if len(j.On) > 0 {
 			workers = len(b.on[i])
 		}

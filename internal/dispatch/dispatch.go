@@ -73,7 +73,7 @@ type Options struct {
 	Epsilon      float64       // C2: accepted probability of exceeding a GPU's memory at a random instant; 0 packs by peak
 	Grace        time.Duration // from the request to end to the end, at most; 0 for 30 s
 	Spread       bool          // an idle GPU goes before one that would be shared
-	Strict       bool          // a job passes another only where it cannot be in its way, whatever limits of time say
+	Strict       bool          // a job passes another only where it cannot be in its way, be it as old or short as it may
 }
 
 // State is all that a decision is made of.

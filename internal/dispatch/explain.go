@@ -62,6 +62,7 @@ func Explain(s *State, id box.ID) (Explanation, bool) {
 	if p.packer == nil {
 		return e, true
 	}
+	p.steps = harmSteps
 	e.Refusals = p.refusals(job)
 	if e.Wait.Reason.Refused() && !slices.Contains(p.last, job) && e.Wait.Reason.Code != plan.Quota {
 		e.Ends, e.EndsBy = p.way(job, e.Wait.GPU)

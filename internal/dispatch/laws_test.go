@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/plan"
 	"weft.dev/weft/internal/profile"
+	"weft.dev/weft/internal/unit"
 )
 
 // TestDecisionsHoldTheRules: whatever starts may be where it starts, by an independent judge; gangs are whole; every waiting
@@ -519,5 +521,58 @@ func carryOut(t *rapid.T, s *State, moves []Move) {
 				t.Fatalf("job %d moves to GPU %d against the rules", m.Job, g)
 			}
 		}
+	}
+}
+
+// TestOddStates: what should not be does not bring the planner down, and starts nothing where it cannot run.
+func TestOddStates(t *testing.T) {
+	nan := math.NaN()
+	odd := func(change func(s *State)) *State {
+		s := &State{Now: epoch, GPUs: make([]GPU, 2), Users: map[string]User{"ana": {Weight: nan, Used: nan}}, Table: interference.NewTable()}
+		s.Table.Add(configOf(0), configOf(0), 0.9, 0.9)
+		for g := range s.GPUs {
+			s.GPUs[g].Usable = 16 * unit.GiB
+		}
+		for id := range box.ID(3) {
+			s.Jobs = append(s.Jobs, Job{ID: id + 1, User: "ana", GPUs: 1, Floor: 0.5, Config: configOf(0), Memory: profile.Flat(unit.GiB), Migratable: true})
+		}
+		s.Jobs[0].On = []int{0}
+		change(s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		starts int
+		s      *State
+	}{
+		"no GPU":             {0, odd(func(s *State) { s.GPUs = nil })},
+		"no table":           {1, odd(func(s *State) { s.Table = nil })},
+		"no job":             {0, odd(func(s *State) { s.Jobs = nil })},
+		"a lost GPU":         {2, odd(func(s *State) { s.Jobs[0].On = []int{7, -1} })},
+		"twice on a GPU":     {2, odd(func(s *State) { s.Jobs[0].On = []int{0, 0} })},
+		"a gang of none":     {2, odd(func(s *State) { s.Jobs[1].GPUs = 0 })},
+		"a negative gang":    {2, odd(func(s *State) { s.Jobs[1].GPUs = -3 })},
+		"a gang of millions": {1, odd(func(s *State) { s.Jobs[1].GPUs = 1 << 20 })},
+		"no number as floor": {0, odd(func(s *State) { s.Jobs[1].Floor = nan; s.Jobs[2].On = []int{1} })},
+		"nothing usable":     {0, odd(func(s *State) { s.GPUs[0].Usable, s.GPUs[1].Usable = 0, 0 })},
+		"foreign everywhere": {0, odd(func(s *State) { s.GPUs[0].Foreign, s.GPUs[1].Foreign = math.MaxInt64, math.MaxInt64 })},
+		"too many residents": {2, odd(func(s *State) { s.Options.MaxResidents = 1000 })},
+		"the clock steps":    {2, odd(func(s *State) { s.Jobs[1].Submitted = epoch.Add(100 * 365 * 24 * time.Hour) })},
+		"the beginning":      {2, odd(func(s *State) { s.Now = time.Time{} })},
+		"a limit long over":  {2, odd(func(s *State) { s.Jobs[0].MaxTime, s.Jobs[0].Ran = 1, math.MaxInt64 })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Plan(c.s)
+			if len(d.Starts) != c.starts {
+				t.Errorf("%d start, want %d: %+v", len(d.Starts), c.starts, d)
+			}
+			for id := range box.ID(5) {
+				Explain(c.s, id)
+			}
+			for g := range 3 {
+				Repair(c.s, func(_, _ interference.Config) float64 { return nan }, g-1)
+				Evacuate(c.s, g-1)
+			}
+			Consolidate(c.s, 3)
+		})
 	}
 }
