@@ -1,6 +1,7 @@
 package shepherd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -107,7 +108,7 @@ func (g *guard) reap() (none bool) {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return true // ECHILD
 		case pid == 0:
@@ -205,14 +206,12 @@ func (g *guard) anyAsked(list []proc) bool {
 func (g *guard) askSome(r request, now time.Time) {
 	for _, p := range r.hold {
 		if !g.held[p.key()] {
-			g.held[p.key()] = true
-			g.signal(p, unix.SIGSTOP)
+			g.held[p.key()] = g.signal(p, unix.SIGSTOP)
 		}
 	}
 	for _, p := range r.ask {
-		g.asked[p.key()] = true
 		g.counted[p.key()] = roleOf(p) != worker
-		g.signal(p, unix.SIGTERM, unix.SIGCONT)
+		g.asked[p.key()] = g.signal(p, unix.SIGTERM, unix.SIGCONT)
 		g.filters = time.Time{}
 	}
 	if len(r.ask) > 0 || len(r.filters) == 0 {
@@ -226,8 +225,8 @@ func (g *guard) askSome(r request, now time.Time) {
 	}
 	if !now.Before(g.filters) {
 		for _, p := range r.filters {
-			g.asked[p.key()], g.counted[p.key()] = true, true
-			g.signal(p, unix.SIGTERM, unix.SIGCONT)
+			g.counted[p.key()] = true
+			g.asked[p.key()] = g.signal(p, unix.SIGTERM, unix.SIGCONT)
 		}
 	}
 }
@@ -242,8 +241,7 @@ func (g *guard) clear(rest []proc, now time.Time) (given bool) {
 	}
 	for _, p := range rest {
 		if !g.asked[p.key()] && !g.held[p.key()] {
-			g.held[p.key()] = true // here: it was told
-			g.signal(p, unix.SIGTERM, unix.SIGCONT)
+			g.held[p.key()] = g.signal(p, unix.SIGTERM, unix.SIGCONT) // here: it was told
 		}
 	}
 	return false
@@ -256,7 +254,7 @@ func (g *guard) kill(rest []proc) (given bool) {
 		for _, p := range rest {
 			if !g.frozen[p.key()] {
 				g.frozen[p.key()], fresh = true, true
-				g.signal(p, unix.SIGSTOP)
+				g.signal(p, unix.SIGSTOP) // if not now, it is killed all the same
 			}
 		}
 		all, err := processes()
@@ -279,9 +277,12 @@ func (g *guard) kill(rest []proc) (given bool) {
 	return given && g.ended
 }
 
-// signal notes whom this process may not signal.
-func (g *guard) signal(p proc, signals ...unix.Signal) {
-	if p.key().signal(signals...) == unix.EPERM {
+// signal is false when it has to be tried again. Whom this process may not signal is noted.
+func (g *guard) signal(p proc, signals ...unix.Signal) bool {
+	err := p.key().signal(signals...)
+	if errors.Is(err, unix.EPERM) {
 		g.spared[p.key()] = true
+		return true
 	}
+	return err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -136,11 +137,15 @@ func (k key) open() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if p, err := lookAt(k.pid); err != nil || p.start != k.start {
-		_ = unix.Close(fd) // another process has the pid by now
-		return -1, unix.ESRCH
+	p, err := lookAt(k.pid)
+	if err == nil && p.start == k.start {
+		return fd, nil
 	}
-	return fd, nil
+	_ = unix.Close(fd) // nothing was done with it
+	if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) {
+		return -1, unix.ESRCH // another process has the pid by now
+	}
+	return -1, err
 }
 
 // signal sends signals to a process, and never to another that has its pid by now. One that is gone is no error.

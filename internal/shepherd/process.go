@@ -100,17 +100,26 @@ func (p *Process) watch() {
 	close(p.done)
 }
 
+// again is how often a process is looked at without a reason: should one be missed, it is late and not forgotten.
+const again = 5 * time.Second
+
 // ends waits for a process; false when its descriptor was closed.
 func ends(pidfd *os.File) bool {
 	conn, err := pidfd.SyscallConn()
 	if err != nil {
 		return false
 	}
-	return conn.Read(func(fd uintptr) bool {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(poll, 0)
-		return err == nil && n > 0
-	}) == nil
+	for {
+		_ = pidfd.SetReadDeadline(time.Now().Add(again)) // without one, it only waits
+		err := conn.Read(func(fd uintptr) bool {
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(poll, 0)
+			return err == nil && n > 0
+		})
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err == nil
+		}
+	}
 }
 
 // settle is the exit of an attempt whose shepherd has ended. Without its record it was killed: what is left of the job is
