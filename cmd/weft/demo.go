@@ -116,6 +116,9 @@ func (c *demoCommand) setup() (demo.Setup, error) {
 		return demo.Setup{}, err
 	}
 	group, err := demo.Group(demo.Mix(c.Mix), c.Jobs, c.Length*7/11, c.Length*15/11, gpus[0], c.Seed)
+	if err != nil {
+		err = flagError("--memory", c.Memory.String(), err.Error(), "", "leave --memory out")
+	}
 	return demo.Setup{Weft: weft, Programs: programs, GPUs: gpus, Memory: c.Memory, Group: group}, err
 }
 

@@ -38,7 +38,7 @@ const (
 type commands struct {
 	Plan      planCommand      `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
 	Sim       simCommand       `cmd:"" help:"Replay recorded jobs on a described cluster."`
-	Demo      demoCommand      `cmd:"" help:"Plan and simulate a generated cluster."`
+	Demo      demoCommand      `cmd:"" help:"Run training jobs on emulated GPUs in three ways, and compare."`
 	Generate  generateCommand  `cmd:"" help:"Write a synthetic job log to try the other commands on."`
 	Profile   profileCommand   `cmd:"" help:"Turn a recording of GPU memory into a profile: what is always held, and the valleys."`
 	Train     trainCommand     `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`

@@ -76,7 +76,7 @@ func (s *spell) hear(text []byte) bool {
 func (p *plain) command(ctx context.Context, job *Job, gpu int) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.setup.Programs, "weft-train"),
 		append(job.arguments(p.checkpoint(job)), "--devices", strconv.Itoa(gpu))...)
-	cmd.Env = append(os.Environ(), "WEFT_EMU_SOCKET="+p.broker.Socket(), "LD_LIBRARY_PATH="+filepath.Join(p.setup.Programs, "emu"))
+	cmd.Env = append(plainEnvironment(), "WEFT_EMU_SOCKET="+p.broker.Socket(), "LD_LIBRARY_PATH="+filepath.Join(p.setup.Programs, "emu"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = patience
 	return cmd

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,10 +51,17 @@ func (b *buffer) String() string {
 	return strings.TrimSpace(b.b.String())
 }
 
-// startDaemon starts a daemon on emulated GPUs, and returns once it answers.
-func startDaemon(ctx context.Context, s Setup, state string) (*daemon, error) {
+// plainEnvironment is that of this process without what steers weft: neither a daemon nor settings that are there change a demo.
+func plainEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "WEFT_") })
+}
+
+// startDaemon starts a daemon on emulated GPUs in a folder, and returns once it answers.
+func startDaemon(ctx context.Context, s Setup, dir string) (*daemon, error) {
+	state := filepath.Join(dir, "state")
 	d := &daemon{state: state, said: &buffer{}, ended: make(chan struct{}), client: newClient(state)}
-	d.cmd = exec.Command(s.Weft, "up", "--emulate", strconv.Itoa(len(s.GPUs)), "--gpu-memory", strconv.FormatInt(int64(s.Memory), 10), "--state", state, "--listen", "127.0.0.1:0")
+	d.cmd = exec.Command(s.Weft, "up", "--emulate", strconv.Itoa(len(s.GPUs)), "--gpu-memory", strconv.FormatInt(int64(s.Memory), 10), "--state", state, "--listen", "none")
+	d.cmd.Env = append(plainEnvironment(), "WEFT_LIB="+s.Programs, "WEFT_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+dir, "WEFT_CONFIG="+filepath.Join(dir, "none.yaml"))
 	d.cmd.Stdout, d.cmd.Stderr = d.said, d.said
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C in the terminal is for its owner, who stops the jobs first
 	d.cmd.WaitDelay = patience

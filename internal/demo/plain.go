@@ -52,7 +52,7 @@ func runTimeslice(ctx context.Context, s Setup) (Run, error) {
 
 // runPlain opens emulated GPUs and runs each job of the group as soon as next lets it, in order. The first fault ends all.
 func runPlain(ctx context.Context, s Setup, next func(context.Context, *plain, int) (func() error, error)) (Run, error) {
-	dir, err := os.MkdirTemp("", "weft-demo-")
+	dir, err := folder()
 	if err != nil {
 		return Run{}, err
 	}
@@ -79,6 +79,19 @@ func runPlain(ctx context.Context, s Setup, next func(context.Context, *plain, i
 	running.Wait()
 	run := Run{Jobs: p.jobs, Busy: busy(broker.Stats())}
 	return run, errors.Join(context.Cause(ctx), broker.Close())
+}
+
+// longestTemporary is how long the path of the system's temporary folder may be for the sockets below it, of which a path has
+// room for 107 bytes.
+const longestTemporary = 40
+
+// folder makes a temporary folder for what runs in a mode.
+func folder() (string, error) {
+	base := os.TempDir()
+	if len(base) > longestTemporary {
+		base = "/tmp"
+	}
+	return os.MkdirTemp(base, "weft-demo-")
 }
 
 // switchTime is what a change of context costs on the emulated GPUs, the default of weft emugpu.

@@ -28,12 +28,12 @@ type submitted struct {
 
 // runWeft starts a daemon of its own on emulated GPUs, submits the group, and waits for the last job's end.
 func runWeft(ctx context.Context, s Setup) (run Run, err error) {
-	dir, err := os.MkdirTemp("", "weft-demo-")
+	dir, err := folder()
 	if err != nil {
 		return Run{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := startDaemon(ctx, s, filepath.Join(dir, "state"))
+	d, err := startDaemon(ctx, s, dir)
 	if err != nil {
 		return Run{}, err
 	}
@@ -59,7 +59,7 @@ func (g *submitted) submit(ctx context.Context, number int, dir string) error {
 	job := &g.setup.Group[number]
 	ids, err := g.daemon.client.Submit(ctx, box.Spec{
 		Name: job.Name, Command: append([]string{"weft-train"}, job.arguments(filepath.Join(dir, job.Name))...),
-		Path: filepath.Join(g.setup.Programs, "weft-train"), Dir: dir, Env: os.Environ(), Class: job.Class, Floor: job.Floor, Priority: 10, GPUs: 1,
+		Path: filepath.Join(g.setup.Programs, "weft-train"), Dir: dir, Env: plainEnvironment(), Class: job.Class, Floor: job.Floor, Priority: 10, GPUs: 1,
 		Profile: job.Model + ":" + job.Batch, Reserved: job.Persistent + job.Context, Cooperate: true, Migratable: true,
 	})
 	if err != nil {
