@@ -166,7 +166,7 @@ func parseIDs(words []string) ([]box.ID, error) {
 			if err != nil {
 				return nil, err
 			}
-			if last-first >= mostIDs || len(list) > mostIDs {
+			if last-first >= mostIDs || uint64(len(list))+uint64(last-first) >= mostIDs {
 				return nil, flagError("ID", word, "more than 10,000 jobs", "", "name fewer")
 			}
 			for id := first; id <= last; id++ {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,17 +31,26 @@ func TestMain(m *testing.M) {
 //	keys stdout|FILE PATH NAMES  holds the object at a path to have these keys; keys are only ever added
 //	gzip FILE TO                 compresses a file
 //	examples COMMAND             runs every example of a command's help
+//	up args...                   starts a daemon with emulated GPUs, which ends with the scenario
+//	eventually TEXT command...   runs a command until its output matches a regular expression
+//
+// [libraries] holds where make build has made libweft.so, without which a daemon runs no job.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Condition: func(condition string) (bool, error) {
-			if condition == "root" {
+			switch condition {
+			case "root":
 				return os.Geteuid() == 0, nil
+			case "libraries":
+				_, err := os.Stat(filepath.Join(builtLibraries, "libweft.so"))
+				return err == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", condition)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "mask": mask, "json": jsonValue, "keys": jsonKeys, "gzip": compress, "examples": examples,
+			"up": up, "eventually": eventually,
 		},
 	})
 }
