@@ -92,6 +92,9 @@ func (b *Box) explainWait(j *job, e *box.Explanation) {
 func (b *Box) refusalText(j *job, r *dispatch.Refusal) string {
 	switch r.Reason.Code {
 	case plan.MemoryReserved:
+		if r.Most > 0 { // the persistent parts fit; the greatest of what comes and goes does not beside them
+			return fmt.Sprintf("%v + %v + up to %v = %v, usable %v", r.Held, j.reserved(), r.Most, r.Held+j.reserved()+r.Most, r.Room)
+		}
 		return fmt.Sprintf("%v + %v = %v, usable %v", r.Held, j.reserved(), r.Held+j.reserved(), r.Room)
 	case plan.MemoryOverflow:
 		return fmt.Sprintf("P(over %v) %.2f, allowed %.2f", r.Room, r.Reason.Got, r.Reason.Limit)
@@ -101,6 +104,11 @@ func (b *Box) refusalText(j *job, r *dispatch.Refusal) string {
 		return fmt.Sprintf("%d keeps at least %s, floor %s", r.Resident, percent(r.Reason.Got), percent(r.Reason.Limit))
 	case plan.ClassConflict:
 		return b.classText(r.Beside)
+	case plan.ProfileUnknown:
+		if r.Resident != 0 {
+			return fmt.Sprintf("nothing is known of %d: it shares with nobody", r.Resident)
+		}
+		return "nothing is known of it: it shares with nobody"
 	case plan.PairBanned:
 		return fmt.Sprintf("it was in conflict with %d a short while ago", r.Resident)
 	case plan.MaxResidents:
