@@ -69,8 +69,12 @@ func lostCheckpoint(exit shepherd.Exit) bool {
 func (b *Box) requeue(j *job, a *attempt, exit shepherd.Exit) {
 	if lostCheckpoint(exit) {
 		j.NoMove = true
-		b.note(box.Event{Type: box.EventCheckpoint, Job: j.ID, Text: fmt.Sprintf("it was asked for a checkpoint and ended with %d instead%s: what it had done since its last one is lost, and it is not moved again",
-			exit.Status, forced(exit))})
+		text := fmt.Sprintf("it was asked for a checkpoint and ended with %d instead%s: what it had done since its last one is lost, and it is not moved again",
+			exit.Status, forced(exit))
+		b.note(box.Event{Type: box.EventCheckpoint, Job: j.ID, Text: text})
+		told := *j.Operation // others may be reading the old one
+		told.Text += "\n" + text
+		j.Operation = &told
 		b.figures.Operations[box.OperationKey{Verb: j.Operation.Verb, Outcome: "checkpoint_lost"}]++
 	}
 	j.State, j.On, j.Queued = box.Waiting, nil, j.Submitted
