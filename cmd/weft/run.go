@@ -28,6 +28,7 @@ type runCommand struct {
 	Priority   string   `placeholder:"P" help:"0 to 100; higher ones go first. Default: 10, or as configured."`
 	GPUs       int      `name:"gpus" default:"1" placeholder:"1" help:"GPUs that it needs, all at once."`
 	Memory     string   `placeholder:"6GiB" help:"Memory of each GPU that it uses at most. It outdoes the profile's. Default: the profile's, or a quarter of the GPU."`
+	Reserved   string   `placeholder:"2GiB" help:"What of --memory is always its own; the rest is lent to others between its iterations. With --cooperate."`
 	Profile    string   `placeholder:"NAME" complete:"profiles" help:"What it is: a profile that this machine learned, or model:batch of weft catalogue."`
 	Env        []string `sep:"none" placeholder:"K=V" help:"A variable of its environment, beside those that are set here. May repeat."`
 	Workdir    string   `type:"path" placeholder:"DIR" complete:":folders" help:"Where it runs. Default: here."`
@@ -206,13 +207,12 @@ func (c *runCommand) limits(spec *box.Spec) error {
 		spec.After, err = parseIDs(c.After)
 		note(err)
 	}
-	if c.Memory != "" {
-		spec.Memory, err = unit.ParseBytes(c.Memory)
-		if err != nil {
-			note(flagError("memory", c.Memory, err.Error(), "", "6GiB"))
-		} else if spec.Memory < unit.MiB {
-			note(flagError("memory", c.Memory, fmt.Sprintf("memory %s is below 1 MiB", spec.Memory), "a number without a unit is bytes", c.Memory+"GiB"))
-		}
+	note(memoryFlag("memory", c.Memory, &spec.Memory))
+	note(memoryFlag("reserved", c.Reserved, &spec.Reserved))
+	if c.Reserved != "" && !c.Cooperate {
+		note(flagError("reserved", c.Reserved, "--reserved without --cooperate", "a job that hands nothing over has all of its memory always", "--cooperate, or --memory alone"))
+	} else if spec.Memory > 0 && spec.Reserved > spec.Memory {
+		note(flagError("reserved", c.Reserved, fmt.Sprintf("%s reserved of %s", spec.Reserved, spec.Memory), "it is a part of --memory", "at most --reserved "+c.Memory))
 	}
 	if c.GPUs < 1 || c.GPUs > math.MaxInt16 {
 		note(flagError("gpus", strconv.Itoa(c.GPUs), fmt.Sprintf("%d GPUs", c.GPUs), "", "at least 1"))
@@ -223,6 +223,22 @@ func (c *runCommand) limits(spec *box.Spec) error {
 	if len(faults) > 0 {
 		return faults
 	}
+	return nil
+}
+
+// memoryFlag reads an amount of memory. An empty text is none.
+func memoryFlag(flag, text string, into *unit.Bytes) error {
+	if text == "" {
+		return nil
+	}
+	b, err := unit.ParseBytes(text)
+	switch {
+	case err != nil:
+		return flagError(flag, text, err.Error(), "", "6GiB")
+	case b < unit.MiB:
+		return flagError(flag, text, fmt.Sprintf("memory %s is below 1 MiB", b), "a number without a unit is bytes", text+"GiB")
+	}
+	*into = b
 	return nil
 }
 
