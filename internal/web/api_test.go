@@ -208,7 +208,7 @@ func asNobody(t *testing.T, socket string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(program, data, 0o755); err != nil { //nolint:gosec // another user runs it
+	if err := os.WriteFile(program, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program)

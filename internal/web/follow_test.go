@@ -326,11 +326,11 @@ func (s *site) raw(path string) *net.UnixConn {
 
 // TestManyStreams has 200 readers of the stream beside some that never read, on a machine that changes all the time.
 func TestManyStreams(t *testing.T) {
-	const readers, deaf = 200, 8
+	const readers, deaf, jobs = 200, 8, 30
 	m := newMemory(t)
 	s := newSite(t, m)
 	c := s.client()
-	for i := range 100 {
+	for i := range jobs {
 		submit(t, c, fmt.Sprint("job", i))
 	}
 	for range deaf {
@@ -354,7 +354,7 @@ func TestManyStreams(t *testing.T) {
 					return
 				}
 				if u.State != nil {
-					if states.Add(1); len(u.State.Jobs) != 100 {
+					if states.Add(1); len(u.State.Jobs) != jobs {
 						t.Errorf("%d jobs", len(u.State.Jobs))
 					}
 					if seen++; seen == 2 {
@@ -364,7 +364,7 @@ func TestManyStreams(t *testing.T) {
 			}
 		})
 	}
-	for time.Since(began) < 20*time.Second && heard.Load() < readers {
+	for time.Since(began) < time.Minute && heard.Load() < readers {
 		m.change(func() {})
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -375,7 +375,7 @@ func TestManyStreams(t *testing.T) {
 		t.Errorf("%d states, at most %d", states.Load(), most)
 	}
 	asked := time.Now()
-	if _, err := c.Status(t.Context()); err != nil || time.Since(asked) > 5*time.Second {
+	if _, err := c.Status(t.Context()); err != nil || time.Since(asked) > 20*time.Second { // a race detector's 200 readers are slow
 		t.Errorf("a question beside them: %v, %v", err, time.Since(asked))
 	}
 	cancel()

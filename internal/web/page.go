@@ -48,7 +48,7 @@ func newPage(from fs.FS) *page {
 	p := &page{files: map[string]*asset{}}
 	_ = fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error { // it only returns what is returned here
 		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // the rest is served
+			return nil // the rest is served
 		}
 		if data, err := fs.ReadFile(from, name); err == nil {
 			p.files[name] = newAsset(name, data)

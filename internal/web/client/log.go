@@ -84,7 +84,7 @@ func (l *logReader) next() error {
 				l.rest, l.offset = l.buffer, f.Offset+f.Size()
 				return nil
 			}
-			if err == io.EOF { //nolint:errorlint // the decoder returns it as it is after a whole frame
+			if errors.Is(err, io.EOF) { // after a whole frame
 				return io.EOF
 			}
 			_ = l.in.Close() // it is broken

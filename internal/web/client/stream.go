@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -145,9 +146,9 @@ func scan(in io.Reader, each func([]byte, error) bool) (more bool, err error) {
 				return false, nil
 			}
 			line = line[:0]
-		case err == io.EOF: //nolint:errorlint // ReadSlice returns it as it is
+		case errors.Is(err, io.EOF):
 			return true, nil
-		case err != bufio.ErrBufferFull: //nolint:errorlint // likewise
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return true, err
 		case len(line) > longestLine:
 			return true, fmt.Errorf("a line of more than %d bytes", longestLine)
