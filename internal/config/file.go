@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -159,11 +160,18 @@ func (r *reader) administrators(list *yaml.Node) {
 	r.from(administratorsKey, list)
 }
 
-// userName is what useradd takes for one, and what directories add.
-var userName = regexp.MustCompile(`^[\p{L}\p{N}_.@+\\-]{1,256}$`)
+// isUserName says whether a text is what useradd takes for one, or what directories add.
+func isUserName(name string) bool {
+	return name != "" && len(name) <= longestUser && !strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune(`_.@+\-`, r)
+	})
+}
+
+// longestUser is the longest name of a user, in bytes.
+const longestUser = 256
 
 func (r *reader) isUser(n *yaml.Node, path, name string) bool {
-	if !userName.MatchString(name) {
+	if !isUserName(name) {
 		r.refuse(n, "bad_user", path, name, fault{fmt.Sprintf("%q is no name of a user", name), "", "as id -un writes it"})
 		return false
 	}
