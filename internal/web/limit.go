@@ -4,8 +4,8 @@ import "sync"
 
 // How much may be open at once. A user other than an administrator has half of each at most.
 const (
-	mostStreams = 256 // of states and events
-	mostLogs    = 256 // each holds a quarter of a MiB
+	mostStreams = 256  // of states and events
+	mostLogs    = 2048 // a reader of one that has output holds a quarter of a MiB
 	mostPolls   = 4096
 	mostConns   = 8192 // of the socket
 	mostTCP     = 512
