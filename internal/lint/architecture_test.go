@@ -44,7 +44,7 @@ var architecture = []row{
 	{pkg: "internal/shepherd", may: upTo("unit", "box"), libs: []string{"golang.org/x/sys"}}, // the process over one job
 	{pkg: "internal/local", may: append(upTo("box", "estimate", "dispatch", "agent", "shepherd", "arbiter", "device", "catalogue", "spelling"), decisions...),
 		libs: []string{"go.etcd.io/bbolt", "golang.org/x/sys"}},
-	{pkg: "internal/web", may: upTo("unit", "plan", "box", "local", "shepherd"), libs: []string{"github.com/prometheus", "golang.org/x/sys"}},
+	{pkg: "internal/web", may: upTo("unit", "plan", "box", "shepherd"), libs: []string{"github.com/prometheus", "golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
 	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                                                                               // what weft costs on a GPU, with real processes
 	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}}, // a group of jobs, three ways
@@ -54,6 +54,7 @@ var architecture = []row{
 	{pkg: "internal/lint"},
 	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},           // real programs under a real agent on emulated GPUs
 	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},             // weft up, whole, with real programs on emulated GPUs
+	{pkg: "test/demo"}, // weft demo, whole
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
 	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys"}},
 }
