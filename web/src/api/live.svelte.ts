@@ -83,7 +83,10 @@ class Live {
   }
 
   private failed(e: unknown): void {
-    if (e instanceof Refused && e.status === 401) this.refused = true
+    if (!(e instanceof Refused) || e.status !== 401) return
+    this.refused = true
+    this.follow.ring()
+    this.remember.ring()
   }
 
   private async stream(signal: AbortSignal): Promise<void> {
