@@ -149,6 +149,9 @@ func (b *Box) closedText(gpu int) string {
 // opens is what would have to change for a job to start. The mutex is held.
 func (b *Box) opens(j *job, x *dispatch.Explanation, now time.Time) string {
 	if w := b.waitsFor(j); w == plan.Dependency {
+		if len(j.After) == 1 {
+			return "Starts when " + idNames(j.After) + " has succeeded"
+		}
 		return "Starts when " + idNames(j.After) + " have succeeded"
 	}
 	var ways []string
