@@ -46,7 +46,7 @@ func (d *demoStudy) write(s *session, file *target) error {
 	if err := d.table().Write(s.stdout, s.screen); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(s.stdout, "\n%s\n", d.verdict())
+	_, _ = fmt.Fprintf(s.stdout, "\n%s\n", s.wrap(d.verdict()))
 	if path != "" {
 		_, _ = fmt.Fprintf(s.stdout, "The report, with who ran where: %s\n", path)
 	}
@@ -110,9 +110,12 @@ func (d *demoStudy) verdict() string {
 	if weft.Completion > alone.Completion {
 		faster = fmt.Sprintf("%.0f %% later than with a GPU for each", 100*(weft.Completion/alone.Completion-1))
 	}
-	return fmt.Sprintf("Under weft, %s end %s, and GPUs compute %s of the time instead of %s; guaranteed jobs lose %s, %s broken.",
+	slices := d.Modes[1]
+	return fmt.Sprintf("Under weft, %s end %s, and GPUs compute %s of the time instead of %s; guaranteed jobs lose %s, %s broken. "+
+		"Time slices take %s from guaranteed jobs, with %s broken and %d deaths for want of memory.",
 		several(len(d.setup.Group), "job"), faster, report.Percent(weft.Utilisation), report.Percent(alone.Utilisation),
-		report.PercentTenths(max(0, weft.HighLoss)), several(weft.Broken, "floor"))
+		report.PercentTenths(max(0, weft.HighLoss)), several(weft.Broken, "floor"),
+		report.PercentTenths(max(0, slices.HighLoss)), several(slices.Broken, "floor"), slices.OOM)
 }
 
 // page is the study as an HTML report.
