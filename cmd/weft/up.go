@@ -69,7 +69,7 @@ func (c *upCommand) Run(ctx context.Context, s *session) (err error) {
 	if err != nil {
 		return asInput(c.inUse(err), c.JSON)
 	}
-	listeners, err := c.listen(settings)
+	listeners, err := c.listen(ctx, settings)
 	if err != nil {
 		return errors.Join(asInput(err, c.JSON), gpus.close())
 	}
@@ -216,12 +216,12 @@ func catalogueGPU(name string) string {
 }
 
 // listen makes the sockets, and takes the address of the page.
-func (c *upCommand) listen(settings *config.Loaded) (*web.Listeners, error) {
+func (c *upCommand) listen(ctx context.Context, settings *config.Loaded) (*web.Listeners, error) {
 	address := settings.Listen
 	if address == "none" {
 		address = ""
 	}
-	l, err := web.Listen(settings.State, address)
+	l, err := web.Listen(ctx, settings.State, address)
 	if err != nil && address != "" {
 		return nil, trace.Errors{{Code: "listen", File: "command line", Column: "--listen", Value: address, Message: err.Error(), Why: "the web page needs an address of its own",
 			Fix: "--listen 127.0.0.1:0 takes a free port, --listen none does without a page"}}

@@ -81,11 +81,11 @@ func (c *upCommand) emulate(state, socket string, log *slog.Logger) error {
 	if _, err := check.options(); err != nil {
 		return err
 	}
-	return startEmulated(state, socket, args)
+	return startEmulated(state, args)
 }
 
 // startEmulated starts the process and waits until it serves.
-func startEmulated(state, socket string, args []string) error {
+func startEmulated(state string, args []string) error {
 	executable, err := os.Executable()
 	if err != nil {
 		return err

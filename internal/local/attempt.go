@@ -22,7 +22,6 @@ type attempt struct {
 	process *shepherd.Process
 	began   time.Time // with the monotonic clock
 	target  []int     // GPUs that it moves to once it has written its checkpoint
-	evicted bool      // or back to the queue
 	asked   bool      // the shepherd was told to stop it
 }
 

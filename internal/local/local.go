@@ -193,7 +193,7 @@ func (b *Box) open(ctx context.Context) (err error) {
 	if err := b.restore(); err != nil {
 		return err
 	}
-	return b.takeOver(records)
+	return b.takeOver(records) //nolint:contextcheck // jobs are watched beyond this call, until Close
 }
 
 // lockDir locks a folder for this process.

@@ -19,9 +19,8 @@ var pid = os.Getpid()
 
 // machineState is what was seen of the GPUs last.
 type machineState struct {
-	gpus  []gpuState
-	at    time.Time
-	waits []agent.Job // of the last look, for what differs since
+	gpus []gpuState
+	at   time.Time
 }
 
 // gpuState is what was seen of one GPU.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"weft.dev/weft/internal/box"
 )
@@ -70,7 +71,7 @@ func openStore(path string) (s *store, jobs []*record, err error) {
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType})
 	switch {
-	case errors.Is(err, bbolt.ErrInvalid), errors.Is(err, bbolt.ErrChecksum), errors.Is(err, bbolt.ErrVersionMismatch):
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
 		return nil, nil, fmt.Errorf("%w: %w", errCorrupt, err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("open the database: %w", err)

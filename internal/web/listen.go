@@ -26,13 +26,13 @@ type Listeners struct {
 }
 
 // Listen listens on a TCP address, unless it is "". The sockets of the state folder are left to Open: another daemon may have them.
-func Listen(state, address string) (*Listeners, error) {
+func Listen(ctx context.Context, state, address string) (*Listeners, error) {
 	l := &Listeners{state: state}
 	if address == "" {
 		return l, nil
 	}
 	var err error
-	l.TCP, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	l.TCP, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	return l, err
 }
 

@@ -339,7 +339,7 @@ func (s *site) up() {
 			address += "0"
 		}
 	}
-	l, err := Listen(s.state, address)
+	l, err := Listen(context.Background(), s.state, address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
