@@ -71,7 +71,7 @@ func newBed(t *testing.T, flags ...string) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{t: t, dir: dir, state: filepath.Join(dir, "state"), flags: flags, said: &said{}}
-	b.env = append(clean(os.Environ()), "WEFT_LIB="+built.programs, "WEFT_RUNTIME_DIR="+filepath.Join(dir, "run"), "WEFT_CONFIG="+filepath.Join(dir, "config.yaml"))
+	b.env = append(clean(os.Environ()), "WEFT_LIB="+built.programs, "WEFT_RUNTIME_DIR="+filepath.Join(dir, "run"), "WEFT_CONFIG="+filepath.Join(dir, "config.yaml"), "HOME="+dir)
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func newBed(t *testing.T, flags ...string) *bed {
 func clean(environment []string) []string {
 	var own []string
 	for _, v := range environment {
-		if !strings.HasPrefix(v, "WEFT_") && !strings.HasPrefix(v, "CUDA_") {
+		if !strings.HasPrefix(v, "WEFT_") && !strings.HasPrefix(v, "CUDA_") && !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(v, "XDG_") {
 			own = append(own, v)
 		}
 	}
@@ -181,7 +181,11 @@ func (b *bed) tearDown() {
 			b.t.Errorf("weft up ended with %d", code)
 		}
 	}
-	if left := b.processes(); len(left) > 0 {
+	left := b.processes()
+	for end := time.Now().Add(patience / 3); len(left) > 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		left = b.processes() // the emulated GPUs were asked to end
+	}
+	if len(left) > 0 {
 		b.t.Errorf("left behind: %v", left)
 		for pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it is of this bed
