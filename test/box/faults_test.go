@@ -131,21 +131,19 @@ func TestReadOnlyState(t *testing.T) {
 	id := b.submit(spec("sleep 1000"))
 	pid := b.until(id, "running", runs).PID
 	b.kill()
-	view := filepath.Join(b.dir, "view") // the same folder, without the right to write
-	if err := os.Mkdir(view, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount(b.state, view, "", syscall.MS_BIND, ""); err != nil {
+	if err := syscall.Mount(b.state, b.state, "", syscall.MS_BIND, ""); err != nil { // what the job has open is beneath
 		t.Skipf("SKIPPED: no folder can be mounted: %v", err)
 	}
-	defer func() { _ = syscall.Unmount(view, syscall.MNT_DETACH) }()
-	if err := syscall.Mount("", view, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	unmount := func() { _ = syscall.Unmount(b.state, syscall.MNT_DETACH) }
+	if err := syscall.Mount("", b.state, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		unmount()
 		t.Fatal(err)
 	}
-	r := finish(b.weft(append([]string{"up", "--state", view, "--listen", "none"}, b.flags...)...))
+	r := finish(b.weft(append([]string{"up", "--state", b.state, "--listen", "none"}, b.flags...)...))
 	if r.code != 2 || !strings.Contains(r.err, "read-only") || !strings.Contains(r.err, "fix") {
 		t.Errorf("exit %d: %s", r.code, r.err)
 	}
+	unmount()
 	b.start()
 	if j := b.until(id, "running", runs); j.PID != pid || j.Attempt != 1 {
 		t.Errorf("%+v", j)

@@ -12,23 +12,19 @@ import (
 
 // TestNewcomer follows docs/box.md from a fresh machine to the first pair of jobs that share a GPU, as a script.
 func TestNewcomer(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "wb-") // short: sockets are in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b := newBed(t) // which holds that nothing is left
 	began := time.Now()
 	t.Run("session", func(t *testing.T) {
 		testscript.Run(t, testscript.Params{
-			Files: []string{filepath.Join("testdata", "newcomer.txtar")}, WorkdirRoot: dir,
+			Files: []string{filepath.Join("testdata", "newcomer.txtar")}, WorkdirRoot: b.dir,
 			Setup: func(e *testscript.Env) error {
 				e.Setenv("PATH", filepath.Dir(built.weft)+":"+os.Getenv("PATH"))
-				e.Setenv("HOME", filepath.Join(dir, "h"))
-				e.Setenv("WEFT_LIB", built.programs)
-				e.Setenv("WEFT_RUNTIME_DIR", filepath.Join(dir, "run"))
-				e.Setenv("STATE", filepath.Join(dir, "s"))
+				for _, name := range []string{"HOME", "WEFT_LIB", "WEFT_RUNTIME_DIR", "WEFT_CONFIG"} {
+					e.Setenv(name, b.variable(name))
+				}
+				e.Setenv("STATE", b.state)
 				e.Setenv("TRAIN", program("weft-train"))
-				return os.MkdirAll(filepath.Join(dir, "h"), 0o755)
+				return nil
 			},
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually},
 		})
@@ -54,4 +50,14 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%v has no %q: %v\n%s%s", args[1:], args[0], err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 		}
 	}
+}
+
+// variable is one of the environment of a bed.
+func (b *bed) variable(name string) string {
+	for _, v := range b.env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

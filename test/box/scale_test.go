@@ -29,7 +29,7 @@ func TestScale(t *testing.T) {
 	b := up(t, 16)
 	const running, waiting, more = 64, 1000, 150
 	small := spec("exec sleep 1000", func(s *box.Spec) {
-		s.Name, s.Class, s.Floor, s.Memory = "small", box.BestEffort, 0.05, 2*unit.GiB
+		s.Name, s.Floor, s.Memory = "small", 0.05, 2*unit.GiB
 		s.Env = slices.Concat(s.Env, filler()) // as large as those of users are
 	})
 	small.Array = &box.Array{Last: running - 1}
@@ -96,7 +96,7 @@ func (b *bed) untilRunning(n int) {
 			return
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("%d of %d jobs run: %+v: %s", s.Running, n, s, b.run("ps").out)
+			b.t.Fatalf("%d of %d jobs run: %+v", s.Running, n, s)
 		}
 	}
 }

@@ -112,7 +112,10 @@ func TestBurst(t *testing.T) {
 	if testing.Short() || raced {
 		n = 32
 	}
-	s := spec("sleep 0.2", func(s *box.Spec) { s.Class, s.Floor, s.Memory = box.BestEffort, 0.05, 6*unit.GiB; s.Array = &box.Array{Last: n - 1} })
+	s := spec("sleep 0.2", func(s *box.Spec) {
+		s.Class, s.Floor, s.Memory = box.BestEffort, 0.05, 6*unit.GiB
+		s.Array = &box.Array{Last: n - 1}
+	})
 	ids, err := b.Submit(t.Context(), s)
 	if err != nil || len(ids) != n {
 		t.Fatalf("%d, %v", len(ids), err)
