@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -74,14 +75,37 @@ type boxAt struct {
 	JSON  bool   `name:"json" help:"Write JSON for programs."`
 }
 
-// dial finds the daemon.
-func (c boxAt) dial() (*client.Client, error) {
-	d, err := client.Find(c.State)
+// dial finds the daemon. The client is to be closed.
+func (c boxAt) dial(ctx context.Context) (*client.Client, error) {
+	d, err := client.Find(ctx, c.State)
 	if err != nil {
 		return nil, c.fault(err)
 	}
 	d.Patience = 0
 	return d, nil
+}
+
+// ask asks the daemon one question.
+func ask[T any](ctx context.Context, c boxAt, question func(d *client.Client) (T, error)) (answer T, err error) {
+	d, err := c.dial(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer d.Close()
+	if answer, err = question(d); err != nil {
+		return answer, c.fault(err)
+	}
+	return answer, nil
+}
+
+// dialAbout finds the daemon to ask about jobs, which a command line names.
+func (c boxAt) dialAbout(ctx context.Context, words []string) (*client.Client, []box.ID, error) {
+	list, err := parseIDs(words)
+	if err != nil {
+		return nil, nil, asInput(err, c.JSON)
+	}
+	d, err := c.dial(ctx)
+	return d, list, err
 }
 
 // fault is what the user is told of an error of the client, with its exit code.
@@ -180,6 +204,18 @@ func parseIDs(words []string) ([]box.ID, error) {
 		seen[id] = true
 		return again
 	}), nil
+}
+
+// parseID reads the ID of one job.
+func parseID(word string) (box.ID, error) {
+	list, err := parseIDs([]string{word})
+	if err != nil {
+		return 0, err
+	}
+	if len(list) != 1 {
+		return 0, flagError("ID", word, "more than one job", "", "one at a time")
+	}
+	return list[0], nil
 }
 
 func idRange(text string) (first, last box.ID, err error) {

@@ -29,21 +29,13 @@ Examples:
 
 // Run implements the command.
 func (c *explainCommand) Run(ctx context.Context, s *session) error {
-	list, err := parseIDs([]string{c.ID})
-	if err == nil && len(list) != 1 {
-		err = flagError("ID", c.ID, "more than one job", "", "one at a time")
-	}
+	id, err := parseID(c.ID)
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
-	d, err := c.dial()
+	e, err := ask(ctx, c.boxAt, func(d *client.Client) (box.Explanation, error) { return d.Explain(ctx, id) })
 	if err != nil {
 		return err
-	}
-	defer d.Close()
-	e, err := d.Explain(ctx, list[0])
-	if err != nil {
-		return c.fault(err)
 	}
 	if c.JSON {
 		s.writeJSON(struct {
@@ -81,7 +73,7 @@ func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 			return asInput(err, c.JSON)
 		}
 	}
-	d, err := c.dial()
+	d, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +83,7 @@ func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 	}
 	lines := json.NewEncoder(s.stdout)
 	lines.SetEscapeHTML(false)
-	any := false
+	shown := 0
 	for e, err := range d.Events(ctx, 0, since, c.Follow) {
 		if ctx.Err() != nil {
 			return statusError(exitInterrupted)
@@ -102,13 +94,13 @@ func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 		if c.JSON {
 			err = lines.Encode(e)
 		} else {
-			err = s.view().Events(s.stdout, []box.Event{e}, !any)
+			err = s.view().Events(s.stdout, []box.Event{e}, shown == 0)
 		}
-		if any = true; err != nil {
+		if shown++; err != nil {
 			return err
 		}
 	}
-	if !any && !c.JSON {
+	if shown == 0 && !c.JSON {
 		_, err = fmt.Fprintln(s.stdout, "Nothing happened.")
 	}
 	return err
@@ -129,14 +121,9 @@ Examples:
 
 // Run implements the command.
 func (c *gpusCommand) Run(ctx context.Context, s *session) error {
-	d, err := c.dial()
+	gpus, err := ask(ctx, c.boxAt, func(d *client.Client) ([]box.GPU, error) { return d.GPUs(ctx) })
 	if err != nil {
 		return err
-	}
-	defer d.Close()
-	gpus, err := d.GPUs(ctx)
-	if err != nil {
-		return c.fault(err)
 	}
 	if c.JSON {
 		s.writeJSON(client.GPUList{Schema: client.Schema, GPUs: orEmpty(gpus)})
@@ -160,14 +147,9 @@ Examples:
 
 // Run implements the command.
 func (c *statusCommand) Run(ctx context.Context, s *session) error {
-	d, err := c.dial()
+	status, err := ask(ctx, c.boxAt, func(d *client.Client) (box.Status, error) { return d.Status(ctx) })
 	if err != nil {
 		return err
-	}
-	defer d.Close()
-	status, err := d.Status(ctx)
-	if err != nil {
-		return c.fault(err)
 	}
 	status.Degraded = orEmpty(status.Degraded)
 	if c.JSON {
@@ -201,14 +183,9 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
-	d, err := c.dial()
+	gpu, err := ask(ctx, c.boxAt, func(d *client.Client) (box.GPU, error) { return d.Drain(ctx, n, !c.Off) })
 	if err != nil {
 		return err
-	}
-	defer d.Close()
-	gpu, err := d.Drain(ctx, n, !c.Off)
-	if err != nil {
-		return c.fault(err)
 	}
 	if c.JSON {
 		s.writeJSON(struct {

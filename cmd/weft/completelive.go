@@ -26,13 +26,13 @@ func (d *daemonCandidates) candidates(kind, state string) []candidate {
 	case "profiles":
 		return profileNames()
 	}
-	daemon, err := client.Find(state)
+	ctx, cancel := context.WithTimeout(d.ctx, completionTime)
+	defer cancel()
+	daemon, err := client.Find(ctx, state)
 	if err != nil {
 		return nil
 	}
 	defer daemon.Close()
-	ctx, cancel := context.WithTimeout(d.ctx, completionTime)
-	defer cancel()
 	if kind == "gpus" {
 		gpus, _ := daemon.GPUs(ctx) // none is an answer, too
 		var list []candidate

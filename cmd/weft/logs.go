@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"time"
 	"unicode/utf8"
@@ -32,14 +31,11 @@ Examples:
 
 // Run implements the command.
 func (c *logsCommand) Run(ctx context.Context, s *session) error {
-	list, err := parseIDs([]string{c.ID})
-	if err == nil && len(list) != 1 {
-		err = flagError("ID", c.ID, "more than one job", "", "one at a time")
-	}
+	id, err := parseID(c.ID)
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
-	d, err := c.dial()
+	d, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +43,7 @@ func (c *logsCommand) Run(ctx context.Context, s *session) error {
 	if c.Follow {
 		d.Patience = runPatience
 	}
-	in, err := d.Log(ctx, list[0], 0, c.Follow)
+	in, err := d.Log(ctx, id, 0, c.Follow)
 	if err != nil {
 		return c.fault(err)
 	}
@@ -73,16 +69,9 @@ type piece struct {
 
 // copyLogJSON writes each frame of a log as an object on a line of its own.
 func copyLogJSON(in io.Reader, out io.Writer) error {
-	frames, lines := shepherd.NewDecoder(in), json.NewEncoder(out)
+	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	for {
-		frame, err := frames.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return eachFrame(in, func(frame shepherd.Frame) error {
 		p := piece{Time: frame.Time.UTC(), Type: frame.Stream.String()}
 		if utf8.Valid(frame.Bytes) {
 			text := string(frame.Bytes)
@@ -90,8 +79,6 @@ func copyLogJSON(in io.Reader, out io.Writer) error {
 		} else {
 			p.Bytes = frame.Bytes
 		}
-		if err := lines.Encode(p); err != nil {
-			return err
-		}
-	}
+		return lines.Encode(p)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/web/client"
 )
 
@@ -29,14 +30,9 @@ Examples:
 
 // Run implements the command.
 func (c *psCommand) Run(ctx context.Context, s *session) error {
-	d, err := c.dial()
+	jobs, err := ask(ctx, c.boxAt, func(d *client.Client) ([]box.Job, error) { return d.Jobs(ctx, c.All, c.User) })
 	if err != nil {
 		return err
-	}
-	defer d.Close()
-	jobs, err := d.Jobs(ctx, c.All, c.User)
-	if err != nil {
-		return c.fault(err)
 	}
 	if c.JSON {
 		s.writeJSON(client.JobList{Schema: client.Schema, Jobs: orEmpty(jobs)})

@@ -70,7 +70,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d, err := c.dial()
+	d, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}

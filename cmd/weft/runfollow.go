@@ -217,6 +217,21 @@ func (f *follower) print(ctx context.Context) error {
 
 // copyLog copies the frames of a log to where they belong. What weft says of the log goes to stderr.
 func copyLog(in io.Reader, stdout, stderr io.Writer) error {
+	return eachFrame(in, func(frame shepherd.Frame) error {
+		to := stderr
+		switch frame.Stream {
+		case shepherd.Stdout:
+			to = stdout
+		case shepherd.Weft:
+			frame.Bytes = append([]byte("weft: "), frame.Bytes...)
+		}
+		_, err := to.Write(frame.Bytes)
+		return err
+	})
+}
+
+// eachFrame does something with each frame of a log.
+func eachFrame(in io.Reader, do func(shepherd.Frame) error) error {
 	frames := shepherd.NewDecoder(in)
 	for {
 		frame, err := frames.Next()
@@ -226,14 +241,7 @@ func copyLog(in io.Reader, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		to := stderr
-		switch frame.Stream {
-		case shepherd.Stdout:
-			to = stdout
-		case shepherd.Weft:
-			frame.Bytes = append([]byte("weft: "), frame.Bytes...)
-		}
-		if _, err := to.Write(frame.Bytes); err != nil {
+		if err := do(frame); err != nil {
 			return err
 		}
 	}

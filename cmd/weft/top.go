@@ -39,7 +39,7 @@ func (c *topCommand) Run(ctx context.Context, s *session) error {
 	if !c.JSON && (!s.tty || !isFile || !term.IsTerminal(int(input.Fd()))) {
 		return asInput(flagError("json", "", "weft top needs a terminal", "it draws a screen and reads keys", "weft top --json, or weft ps"), false)
 	}
-	d, err := c.dial()
+	d, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}

@@ -29,11 +29,7 @@ Examples:
 
 // Run implements the command.
 func (c *waitCommand) Run(ctx context.Context, s *session) error {
-	list, err := parseIDs(c.ID)
-	if err != nil {
-		return asInput(err, c.JSON)
-	}
-	d, err := c.dial()
+	d, list, err := c.dialAbout(ctx, c.ID)
 	if err != nil {
 		return err
 	}

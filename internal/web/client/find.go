@@ -26,8 +26,9 @@ func (e *SeveralError) Error() string {
 }
 
 // Find finds the daemon to ask. state names its folder; "" takes WEFT_STATE, else the default folder if a daemon answers
-// there, else the one that is registered and serves this user. The error is an *UnreachableError or a *SeveralError.
-func Find(state string) (*Client, error) {
+// there, else the one that is registered and serves this user. The error is an *UnreachableError, a *SeveralError, or what
+// ended ctx.
+func Find(ctx context.Context, state string) (*Client, error) {
 	if state == "" {
 		state = os.Getenv("WEFT_STATE")
 	}
@@ -39,18 +40,23 @@ func Find(state string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state folder %s: %w", state, err)
 	}
-	_, err = knock(socket)
+	_, err = knock(ctx, socket)
 	if err == nil {
 		return New(socket), nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if named {
 		return nil, &UnreachableError{Socket: socket, Err: cause(err)}
 	}
-	found := registered()
-	switch len(found) {
-	case 0:
+	found := registered(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case len(found) == 0:
 		return nil, &UnreachableError{Socket: socket, Err: cause(err)}
-	case 1:
+	case len(found) == 1:
 		return New(found[0]), nil
 	}
 	for i := range found {
@@ -84,7 +90,7 @@ func DefaultState() string {
 }
 
 // registered lists the sockets of all registered daemons that live and serve this user, sorted. Entries of dead ones are removed.
-func registered() []string {
+func registered(ctx context.Context) []string {
 	var found []string
 	for _, dir := range runtimeFolders() {
 		if trusted(dir) != nil {
@@ -100,7 +106,7 @@ func registered() []string {
 			if err != nil || !filepath.IsAbs(socket) {
 				continue
 			}
-			owner, err := knock(socket)
+			owner, err := knock(ctx, socket)
 			switch {
 			case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 				_ = os.Remove(link) // another may have done that, or may not let us
@@ -114,8 +120,8 @@ func registered() []string {
 }
 
 // knock connects to a socket and says whose process listens.
-func knock(socket string) (uid int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func knock(ctx context.Context, socket string) (uid int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	conn, err := dial(ctx, socket)
 	if err != nil {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -48,17 +49,17 @@ func TestFind(t *testing.T) {
 		t.Skip("a daemon runs on this machine")
 	}
 	var gone *UnreachableError
-	if _, err := Find(""); !errors.As(err, &gone) || gone.Socket != filepath.Join(DefaultState(), SocketName) {
+	if _, err := Find(t.Context(), ""); !errors.As(err, &gone) || gone.Socket != filepath.Join(DefaultState(), SocketName) {
 		t.Errorf("nobody is there: %v", err)
 	}
 	a, b := t.TempDir(), t.TempDir()
 	endA := listen(t, a)
-	if _, err := Find(""); !errors.As(err, &gone) {
+	if _, err := Find(t.Context(), ""); !errors.As(err, &gone) {
 		t.Errorf("it is not registered: %v", err)
 	}
 	found := func(state, want string) {
 		t.Helper()
-		c, err := Find(state)
+		c, err := Find(t.Context(), state)
 		if err != nil || c.Socket() != filepath.Join(want, SocketName) {
 			t.Errorf("find %q: %+v, %v", state, c, err)
 		}
@@ -77,7 +78,7 @@ func TestFind(t *testing.T) {
 	var several *SeveralError
 	want := []string{a, b}
 	slices.Sort(want)
-	if _, err := Find(""); !errors.As(err, &several) || !slices.Equal(several.States, want) {
+	if _, err := Find(t.Context(), ""); !errors.As(err, &several) || !slices.Equal(several.States, want) {
 		t.Errorf("two: %v", err)
 	}
 	found(b, b)
@@ -85,7 +86,7 @@ func TestFind(t *testing.T) {
 	found("", b)
 	found(a, a)
 	t.Setenv("WEFT_STATE", t.TempDir())
-	if _, err := Find(""); !errors.As(err, &gone) {
+	if _, err := Find(t.Context(), ""); !errors.As(err, &gone) {
 		t.Errorf("the folder that is named counts: %v", err)
 	}
 	t.Setenv("WEFT_STATE", "")
@@ -94,12 +95,19 @@ func TestFind(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "1")); err == nil {
 		t.Error("a dead daemon's entry is still there")
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, state := range []string{"", a, t.TempDir()} {
+		if _, err := Find(over, state); !errors.Is(err, context.Canceled) {
+			t.Errorf("find %q when nobody waits for it: %v", state, err)
+		}
+	}
 	removeA()
-	if _, err := Find(""); !errors.As(err, &gone) {
+	if _, err := Find(t.Context(), ""); !errors.As(err, &gone) {
 		t.Errorf("the entry was taken back: %v", err)
 	}
 	endA()
-	if _, err := Find(a); !errors.As(err, &gone) || gone.Error() != "no weft daemon answers at "+filepath.Join(a, SocketName)+": connection refused" {
+	if _, err := Find(t.Context(), a); !errors.As(err, &gone) || gone.Error() != "no weft daemon answers at "+filepath.Join(a, SocketName)+": connection refused" {
 		t.Errorf("it ended: %v", err)
 	}
 }
@@ -142,7 +150,7 @@ func TestUntrustedRegister(t *testing.T) {
 	if err := os.Symlink(filepath.Join(state, SocketName), filepath.Join(dir, "1")); err != nil {
 		t.Fatal(err)
 	}
-	if got := registered(); len(got) != 1 {
+	if got := registered(t.Context()); len(got) != 1 {
 		t.Fatalf("registered: %v", got)
 	}
 	for name, spoil := range map[string]func() error{
@@ -161,7 +169,7 @@ func TestUntrustedRegister(t *testing.T) {
 		if os.Geteuid() == 0 && name == "another's" {
 			_ = os.Chmod(dir, 0o700)
 		}
-		if got := registered(); len(got) != 0 {
+		if got := registered(t.Context()); len(got) != 0 {
 			t.Errorf("%s: %v", name, got)
 		}
 		if _, err := Register(filepath.Join(state, SocketName)); err == nil {
@@ -180,10 +188,10 @@ func TestLongPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, state)
-	if uid, err := knock(filepath.Join(state, SocketName)); err != nil || uid != os.Geteuid() {
+	if uid, err := knock(t.Context(), filepath.Join(state, SocketName)); err != nil || uid != os.Geteuid() {
 		t.Errorf("knock: %d, %v", uid, err)
 	}
-	if _, err := knock(filepath.Join(state, "nothing", SocketName)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := knock(t.Context(), filepath.Join(state, "nothing", SocketName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("knock at nothing: %v", err)
 	}
 }

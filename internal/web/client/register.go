@@ -29,7 +29,7 @@ func runtimeFolder() string {
 }
 
 func temporaryFolder(uid int) string {
-	return filepath.Join("/tmp", "weft-"+strconv.Itoa(uid), "daemons")
+	return filepath.Join("/tmp/weft-"+strconv.Itoa(uid), "daemons")
 }
 
 // runtimeFolders is where this user looks for daemons. One that was started without XDG_RUNTIME_DIR is found, too.
