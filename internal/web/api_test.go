@@ -129,11 +129,11 @@ func TestBadQuestions(t *testing.T) {
 		{"GET", "/v1/jobs/1/log", 200, ""},
 		{"HEAD", "/v1/status", 200, ""},
 	} {
-		answer, body := s.ask(c.method, c.path, nil)
-		if answer.StatusCode != c.status || code(body) != c.code {
-			t.Errorf("%s %s: %d %q, want %d %q\n%s", c.method, c.path, answer.StatusCode, code(body), c.status, c.code, body)
+		a := s.ask(c.method, c.path, nil)
+		if a.status != c.status || code(a.text) != c.code {
+			t.Errorf("%s %s: %d %q, want %d %q\n%s", c.method, c.path, a.status, code(a.text), c.status, c.code, a.text)
 		}
-		if c.status == http.StatusMethodNotAllowed && answer.Header.Get("Allow") == "" {
+		if c.status == http.StatusMethodNotAllowed && a.header.Get("Allow") == "" {
 			t.Errorf("%s %s: no Allow", c.method, c.path)
 		}
 	}
@@ -160,13 +160,13 @@ func TestBadJobs(t *testing.T) {
 		"5 MiB":     {`{"name":"` + strings.Repeat("a", 5<<20) + `"}`, "application/json", 413, "too_large"},
 		"3 MiB":     {`{"floor":2,"name":"` + strings.Repeat("a", 3<<20) + `"}`, "application/json", 400, "bad_floor"},
 	} {
-		answer, body := s.ask("POST", "/v1/jobs", func(r *http.Request) {
+		a := s.ask("POST", "/v1/jobs", func(r *http.Request) {
 			r.Header.Set("Content-Type", c.kind)
 			r.Body = io.NopCloser(strings.NewReader(c.body))
 			r.ContentLength = int64(len(c.body))
 		})
-		if answer.StatusCode != c.status || code(body) != c.code {
-			t.Errorf("%s: %d %q, want %d %q: %.300s", name, answer.StatusCode, code(body), c.status, c.code, body)
+		if a.status != c.status || code(a.text) != c.code {
+			t.Errorf("%s: %d %q, want %d %q: %.300s", name, a.status, code(a.text), c.status, c.code, a.text)
 		}
 	}
 	if jobs := s.box.Jobs(box.Caller{Admin: true}, true, ""); len(jobs) > 0 {

@@ -334,7 +334,8 @@ func TestManyStreams(t *testing.T) {
 		submit(t, c, fmt.Sprint("job", i))
 	}
 	for range deaf {
-		defer func(conn net.Conn) { _ = conn.Close() }(s.raw("/v1/stream"))
+		conn := s.raw("/v1/stream")
+		t.Cleanup(func() { _ = conn.Close() })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

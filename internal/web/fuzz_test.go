@@ -154,7 +154,11 @@ func FuzzRequest(f *testing.F) {
 		_ = conn.SetDeadline(time.Now().Add(20 * time.Millisecond))
 		_, _ = conn.Write(data)
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err == nil && answer.StatusCode == http.StatusInternalServerError {
+		if err != nil {
+			return
+		}
+		_ = answer.Body.Close() // the connection goes anyway
+		if answer.StatusCode == http.StatusInternalServerError {
 			t.Fatalf("%q: %s", data, answer.Status)
 		}
 	})

@@ -59,9 +59,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	open := g.s.o.OpenMetrics && r.URL.Path == "/metrics"
 	switch {
 	case !open && !g.isMine(r):
-		g.refuse(w, r, http.StatusForbidden, "foreign_host", "requests for "+quoteShort(r.Host)+" are not for this server", "open the URL that weft up printed")
+		g.refuse(w, r, http.StatusForbidden, "foreign_host", "requests for "+quoteShort(r.Host)+" are not for this server")
 	case !isSameOrigin(r):
-		g.refuse(w, r, http.StatusForbidden, "foreign_origin", "another page may not ask here", "open the URL that weft up printed")
+		g.refuse(w, r, http.StatusForbidden, "foreign_origin", "another page may not ask here")
 	case open:
 		g.pass(w, r)
 	case r.URL.Path == "/" && r.URL.Query().Has("token"):
@@ -70,7 +70,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.pass(w, r)
 	default:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weft"`)
-		g.refuse(w, r, http.StatusUnauthorized, "no_token", "this needs the token", "open the URL that weft up printed")
+		g.refuse(w, r, http.StatusUnauthorized, "no_token", "this needs the token")
 	}
 }
 
@@ -80,8 +80,9 @@ func (g *gate) pass(w http.ResponseWriter, r *http.Request) {
 	g.s.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 }
 
-// refuse answers people with a line, programs with JSON.
-func (g *gate) refuse(w http.ResponseWriter, r *http.Request, status int, code, message, fix string) {
+// refuse says what to do instead. It answers people with a line, programs with JSON.
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
+	const fix = "open the URL that weft up printed"
 	if !strings.HasPrefix(r.URL.Path, "/v1/") {
 		w.Header().Set("Cache-Control", "no-store")
 		http.Error(w, message+": "+fix, status)
@@ -156,7 +157,7 @@ const loginSeconds = 30 * 24 * 3600
 func (g *gate) login(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query()["token"]
 	if r.Method != http.MethodGet || len(given) != 1 || !g.isToken(given[0]) {
-		g.refuse(w, r, http.StatusUnauthorized, "wrong_token", "this is not the token", "open the URL that weft up printed")
+		g.refuse(w, r, http.StatusUnauthorized, "wrong_token", "this is not the token")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: given[0], Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: loginSeconds})

@@ -99,23 +99,23 @@ func TestRefusals(t *testing.T) {
 		"another port's form":       {"POST", "/v1/jobs/1/stop", header("Sec-Fetch-Site", "same-site"), 403},
 		"a link on another site":    {"GET", "/", header("Sec-Fetch-Site", "cross-site"), 200},
 	} {
-		answer, body := s.ask(c.method, c.path, c.change)
-		if answer.StatusCode != c.status {
-			t.Errorf("%s: %s %s: %d, want %d: %s", name, c.method, c.path, answer.StatusCode, c.status, body)
+		a := s.ask(c.method, c.path, c.change)
+		if a.status != c.status {
+			t.Errorf("%s: %s %s: %d, want %d: %s", name, c.method, c.path, a.status, c.status, a.text)
 		}
 		for header, want := range securityHeaders {
-			if got := answer.Header.Get(header); got != want {
+			if got := a.header.Get(header); got != want {
 				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
 			}
 		}
-		if answer.Header.Get("Access-Control-Allow-Origin") != "" {
+		if a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: other origins are let in", name)
 		}
-		if answer.StatusCode >= 400 && strings.Contains(body, testToken) {
-			t.Errorf("%s: the token is told: %s", name, body)
+		if a.status >= 400 && strings.Contains(a.text, testToken) {
+			t.Errorf("%s: the token is told: %s", name, a.text)
 		}
-		if strings.HasPrefix(c.path, "/v1/") && c.status >= 400 && code(body) == "" {
-			t.Errorf("%s: no code in %q", name, body)
+		if strings.HasPrefix(c.path, "/v1/") && c.status >= 400 && code(a.text) == "" {
+			t.Errorf("%s: no code in %q", name, a.text)
 		}
 	}
 }
@@ -140,16 +140,16 @@ func TestOpenMetrics(t *testing.T) {
 	s.o.OpenMetrics = true
 	s.up()
 	for path, want := range map[string]int{"/metrics": 200, "/v1/status": 403, "/": 403} {
-		answer, _ := s.ask("GET", path, func(r *http.Request) {
+		a := s.ask("GET", path, func(r *http.Request) {
 			r.Header.Del("Authorization")
 			r.Host = "box1.example:9400"
 		})
-		if answer.StatusCode != want {
-			t.Errorf("%s: %d, want %d", path, answer.StatusCode, want)
+		if a.status != want {
+			t.Errorf("%s: %d, want %d", path, a.status, want)
 		}
 	}
-	if answer, _ := s.ask("GET", "/metrics", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }); answer.StatusCode != 403 {
-		t.Errorf("another page reads the figures: %d", answer.StatusCode)
+	if a := s.ask("GET", "/metrics", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }); a.status != http.StatusForbidden {
+		t.Errorf("another page reads the figures: %d", a.status)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	browser := &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
-	get := func(path string) *http.Response {
+	get := func(path string) (status int, asked *http.Request) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -171,22 +171,22 @@ func TestLogin(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		return answer
+		return answer.StatusCode, answer.Request
 	}
-	if answer := get("/"); answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("before the login: %d", answer.StatusCode)
+	if status, _ := get("/"); status != http.StatusUnauthorized {
+		t.Errorf("before the login: %d", status)
 	}
-	answer := get("/?token=" + testToken)
-	if answer.StatusCode != http.StatusOK || answer.Request.URL.RawQuery != "" {
-		t.Errorf("login: %d at %s", answer.StatusCode, answer.Request.URL)
+	status, asked := get("/?token=" + testToken)
+	if status != http.StatusOK || asked.URL.RawQuery != "" {
+		t.Errorf("login: %d at %s", status, asked.URL)
 	}
-	if set := answer.Request.Response.Header.Get("Set-Cookie"); !strings.Contains(set, "HttpOnly") || !strings.Contains(set, "SameSite=Strict") || !strings.Contains(set, "Path=/;") {
+	if set := asked.Response.Header.Get("Set-Cookie"); !strings.Contains(set, "HttpOnly") || !strings.Contains(set, "SameSite=Strict") || !strings.Contains(set, "Path=/;") {
 		t.Errorf("cookie: %s", set)
 	}
 	s.down()
 	s.up()
-	if answer := get("/v1/status"); answer.StatusCode != http.StatusOK {
-		t.Errorf("after a restart: %d", answer.StatusCode)
+	if status, _ := get("/v1/status"); status != http.StatusOK {
+		t.Errorf("after a restart: %d", status)
 	}
 }
 

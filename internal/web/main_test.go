@@ -44,7 +44,6 @@ type memory struct {
 	figures box.Figures
 	agent   string
 	lost    error // what the agent answers
-	busy    time.Duration
 }
 
 func newMemory(t testing.TB) *memory {
@@ -375,10 +374,17 @@ func (s *site) client() *client.Client {
 	return c
 }
 
+// answer is what was answered, once all of it is there.
+type answer struct {
+	status int
+	header http.Header
+	text   string
+}
+
 // ask asks over TCP.
-func (s *site) ask(method, path string, change func(*http.Request)) (*http.Response, string) {
+func (s *site) ask(method, path string, change func(*http.Request)) answer {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -387,16 +393,16 @@ func (s *site) ask(method, path string, change func(*http.Request)) (*http.Respo
 		change(r)
 	}
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
-	answer, err := transport.RoundTrip(r)
+	given, err := transport.RoundTrip(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	data, err := io.ReadAll(answer.Body)
+	defer func() { _ = given.Body.Close() }()
+	text, err := io.ReadAll(given.Body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return answer, string(data)
+	return answer{given.StatusCode, given.Header, string(text)}
 }
 
 // code is the code of a refusal.

@@ -131,8 +131,8 @@ func TestMetricsOnce(t *testing.T) {
 // TestScrapeOverTCP scrapes as Prometheus does.
 func TestScrapeOverTCP(t *testing.T) {
 	s := newSite(t, busyMachine(t))
-	answer, body := s.ask("GET", "/metrics", func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
-	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" || len(body) == 0 {
-		t.Errorf("%d, %v", answer.StatusCode, answer.Header)
+	a := s.ask("GET", "/metrics", func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
+	if a.status != http.StatusOK || a.header.Get("Content-Encoding") != "gzip" || a.text == "" {
+		t.Errorf("%d, %v", a.status, a.header)
 	}
 }

@@ -38,31 +38,31 @@ func TestPage(t *testing.T) {
 		"/..%2fmain_test.go":            {404, "application/json", "no-store"},
 		"/assets/%00":                   {404, "application/json", "no-store"},
 	} {
-		answer, body := s.ask("GET", path, nil)
-		if answer.StatusCode == http.StatusMovedPermanently {
-			answer.StatusCode = http.StatusTemporaryRedirect // to the clean path, either way
+		a := s.ask("GET", path, nil)
+		if a.status == http.StatusMovedPermanently {
+			a.status = http.StatusTemporaryRedirect // to the clean path, either way
 		}
-		if answer.StatusCode != c.status || c.status != 307 && (answer.Header.Get("Content-Type") != c.kind || answer.Header.Get("Cache-Control") != c.cache) {
-			t.Errorf("%s: %d, %v: %.100s", path, answer.StatusCode, answer.Header, body)
+		if a.status != c.status || c.status != http.StatusTemporaryRedirect && (a.header.Get("Content-Type") != c.kind || a.header.Get("Cache-Control") != c.cache) {
+			t.Errorf("%s: %d, %v: %.100s", path, a.status, a.header, a.text)
 		}
 	}
-	plain, body := s.ask("GET", "/assets/page.js", nil)
-	if body != script || plain.Header.Get("Content-Encoding") != "" {
-		t.Errorf("uncompressed: %v", plain.Header)
+	plain := s.ask("GET", "/assets/page.js", nil)
+	if plain.text != script || plain.header.Get("Content-Encoding") != "" {
+		t.Errorf("uncompressed: %v", plain.header)
 	}
-	small, body := s.ask("GET", "/assets/page.js", func(r *http.Request) { r.Header.Set("Accept-Encoding", "br, gzip;q=0.5") })
-	if small.Header.Get("Content-Encoding") != "gzip" || len(body) >= len(script) || small.Header.Get("Etag") == plain.Header.Get("Etag") {
-		t.Errorf("compressed: %v", small.Header)
+	small := s.ask("GET", "/assets/page.js", func(r *http.Request) { r.Header.Set("Accept-Encoding", "br, gzip;q=0.5") })
+	if small.header.Get("Content-Encoding") != "gzip" || len(small.text) >= len(script) || small.header.Get("Etag") == plain.header.Get("Etag") {
+		t.Errorf("compressed: %v", small.header)
 	}
-	z, err := gzip.NewReader(strings.NewReader(body))
+	z, err := gzip.NewReader(strings.NewReader(small.text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if data, err := io.ReadAll(z); err != nil || string(data) != script {
 		t.Errorf("decompressed: %d bytes, %v", len(data), err)
 	}
-	if again, _ := s.ask("GET", "/assets/page.js", func(r *http.Request) { r.Header.Set("If-None-Match", plain.Header.Get("Etag")) }); again.StatusCode != http.StatusNotModified {
-		t.Errorf("again: %d", again.StatusCode)
+	if again := s.ask("GET", "/assets/page.js", func(r *http.Request) { r.Header.Set("If-None-Match", plain.header.Get("Etag")) }); again.status != http.StatusNotModified {
+		t.Errorf("again: %d", again.status)
 	}
 	for accept, want := range map[string]bool{"": false, "gzip": true, "GZIP": true, "deflate, gzip": true, "gzip;q=0": false, "gzip; q=0.0": false, "xgzip": false} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)

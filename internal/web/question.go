@@ -139,7 +139,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request, c box.Caller) erro
 	defer s.limits.polls.leave(c.UID)
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(limit)*time.Second)
 	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
+	defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // it ends the request's context, and makes none
 	job, err := s.await(ctx, c, id, seen)
 	if err == nil && job.State != box.Done && s.life.Err() != nil {
 		err = errStopping
