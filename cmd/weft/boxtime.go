@@ -98,15 +98,13 @@ const mostArray = 10_000
 
 // parseArray reads the indexes of a sweep, both included: "0-31".
 func parseArray(text string) (*box.Array, error) {
-	refuse := func(message, why, fix string) (*box.Array, error) {
-		return nil, flagError("array", text, message, why, fix)
-	}
+	refuse := func(message, why, fix string) error { return flagError("array", text, message, why, fix) }
 	a, b, isRange := strings.Cut(text, "-")
 	if strings.ContainsAny(text, ",:%") {
-		return refuse(fmt.Sprintf("%s is no range", text), "steps, lists and limits are not known; priority and max_running do that", "0-31")
+		return nil, refuse(fmt.Sprintf("%s is no range", text), "steps, lists and limits are not known; priority and max_running do that", "0-31")
 	}
 	first, bad := strconv.ParseUint(a, 10, 31)
-	tooMany := func(n uint64) (*box.Array, error) {
+	tooMany := func(n uint64) error {
 		return refuse(fmt.Sprintf("array of %s jobs: at most %s", report.Count(int(n)), report.Count(mostArray)), "each is a job with a folder of its own",
 			fmt.Sprintf("%d-%d", first, first+mostArray-1))
 	}
@@ -114,21 +112,21 @@ func parseArray(text string) (*box.Array, error) {
 		if bad == nil && first > mostArray {
 			n := first
 			first = 0
-			return tooMany(n)
+			return nil, tooMany(n)
 		}
 		if bad == nil {
-			return refuse(fmt.Sprintf("%s could be one index or a number of them", text), "", fmt.Sprintf("0-%d, or %s-%s", max(first, 1)-1, text, text))
+			return nil, refuse(fmt.Sprintf("%s could be one index or a number of them", text), "", fmt.Sprintf("0-%d, or %s-%s", max(first, 1)-1, text, text))
 		}
-		return refuse(fmt.Sprintf("%q is no range", text), "", "0-31")
+		return nil, refuse(fmt.Sprintf("%q is no range", text), "", "0-31")
 	}
 	last, worse := strconv.ParseUint(b, 10, 31)
 	switch {
 	case bad != nil || worse != nil:
-		return refuse(fmt.Sprintf("%q is no range", text), "indexes are whole numbers from 0 on", "0-31")
+		return nil, refuse(fmt.Sprintf("%q is no range", text), "indexes are whole numbers from 0 on", "0-31")
 	case first > last:
-		return refuse(fmt.Sprintf("%s ends before it begins", text), "", fmt.Sprintf("%d-%d", last, first))
+		return nil, refuse(fmt.Sprintf("%s ends before it begins", text), "", fmt.Sprintf("%d-%d", last, first))
 	case last-first >= mostArray:
-		return tooMany(last - first + 1)
+		return nil, tooMany(last - first + 1)
 	}
 	return &box.Array{First: int(first), Last: int(last)}, nil
 }

@@ -62,6 +62,7 @@ func TestParseIDs(t *testing.T) {
 
 // checkRefusal holds that a text that is not taken is refused as a fault that says what to write.
 func checkRefusal(t *testing.T, text string, err error) {
+	t.Helper()
 	var faults trace.Errors
 	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Message == "" || faults[0].Fix == "" {
 		t.Fatalf("%q: %v", text, err)

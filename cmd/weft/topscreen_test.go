@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -26,7 +27,8 @@ func TestTopScreen(t *testing.T) {
 	}
 	press := func(keys ...string) {
 		for _, key := range keys {
-			k := tea.KeyPressMsg{Text: key, Code: []rune(key)[0]}
+			code, _ := utf8.DecodeRuneInString(key)
+			k := tea.KeyPressMsg{Text: key, Code: code}
 			switch key {
 			case "enter":
 				k = tea.KeyPressMsg{Code: tea.KeyEnter}

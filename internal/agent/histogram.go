@@ -62,12 +62,3 @@ func (h *histogram) upTo(d time.Duration) uint64 {
 	}
 	return below
 }
-
-// merge adds all that another one counted.
-func (h *histogram) merge(o *histogram) {
-	for b, n := range &o.buckets {
-		h.buckets[b] += n
-	}
-	h.count += o.count
-	h.sum += o.sum
-}

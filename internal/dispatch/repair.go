@@ -45,7 +45,7 @@ func Repair(s *State, mean func(i, l interference.Config) float64, gpu int) (Rem
 	for _, j := range below {
 		remedy.Below = append(remedy.Below, j.ID)
 	}
-	leavers := r.leavers(below)
+	leavers := r.leavers()
 	remedy.Ban = r.ban(leavers[0], below)
 	for _, j := range leavers {
 		if to := r.elsewhere(j, r.ban(j, below)); to != nil {
@@ -94,7 +94,7 @@ func (r *repair) below(without *Job) []*Job {
 }
 
 // leavers are the residents, the one whose leaving helps most first.
-func (r *repair) leavers(below []*Job) []*Job {
+func (r *repair) leavers() []*Job {
 	type cost struct {
 		below int
 		pause time.Duration

@@ -72,6 +72,7 @@ type story struct {
 }
 
 func newStory(t *testing.T) *story {
+	t.Helper()
 	return &story{t: t, means: map[[2]string]float64{}, s: State{Now: epoch, Users: map[string]User{}, Table: interference.NewTable(),
 		Options: Options{Epsilon: 0.05}}}
 }

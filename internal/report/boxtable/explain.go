@@ -16,10 +16,10 @@ import (
 // Explain writes why a job waits, or sits where it is, or how it ended.
 func (v View) Explain(w io.Writer, e *box.Explanation) error {
 	var b strings.Builder
-	switch {
-	case e.Job.State == box.Waiting:
+	switch e.Job.State {
+	case box.Waiting:
 		v.waits(&b, e)
-	case e.Job.State == box.Done:
+	case box.Done:
 		fmt.Fprintf(&b, "Job %s %s: %s.\n", e.Job.ID, report.Clean(nameOf(&e.Job)), Ended(&e.Job))
 	default:
 		v.moved(&b, &e.Job)

@@ -67,14 +67,14 @@ func nameOf(j *box.Job) string {
 
 // stateOf is the state; of a job that is done, how it ended.
 func stateOf(j *box.Job) report.Cell {
-	switch {
-	case j.State == box.Done:
+	switch j.State {
+	case box.Done:
 		c := report.Cell{Text: cmp.Or(string(j.Outcome), string(box.Done))}
 		if j.Outcome == box.Failed || j.Outcome == box.Lost || j.Outcome == box.TimedOut {
 			c.Mark = report.Bad
 		}
 		return c
-	case j.State == box.Waiting:
+	case box.Waiting:
 		return report.Cell{Text: string(j.State), Mark: report.Waiting}
 	}
 	return report.Cell{Text: string(j.State)}
