@@ -146,30 +146,25 @@ const (
 
 // rate is the standalone rate as far as it is known, and where from.
 func (f *facts) rate() (float64, string) {
-	switch {
-	case len(f.speed) > 0:
-		return f.speed.quantile(speedQuantile), Measured
-	case f.told.Rate > 0 && f.told.Source == Declared:
-		return f.told.Rate, Declared
-	case len(f.shared) > 0:
-		return f.shared.quantile(bestQuantile), Shared
-	case f.told.Rate > 0:
-		return f.told.Rate, f.told.Source
-	}
-	return 0, ""
+	return best(f.speed, speedQuantile, f.shared, bestQuantile, f.told.Rate, f.told.Source)
 }
 
 // share is the busy share as far as it is known, and where from.
 func (f *facts) share() (float64, string) {
+	return best(f.busy, busyQuantile, f.taken, busyQuantile, f.told.Busy, f.told.Source)
+}
+
+// best is the figure of the best source: measured alone, declared, measured beside others, told by who knows less.
+func best(alone samples, q float64, beside samples, besideQ float64, told float64, source string) (float64, string) {
 	switch {
-	case len(f.busy) > 0:
-		return f.busy.quantile(busyQuantile), Measured
-	case f.told.Busy > 0 && f.told.Source == Declared:
-		return f.told.Busy, Declared
-	case len(f.taken) > 0:
-		return f.taken.quantile(busyQuantile), Shared
-	case f.told.Busy > 0:
-		return f.told.Busy, f.told.Source
+	case len(alone) > 0:
+		return alone.quantile(q), Measured
+	case told > 0 && source == Declared:
+		return told, Declared
+	case len(beside) > 0:
+		return beside.quantile(besideQ), Shared
+	case told > 0:
+		return told, source
 	}
 	return 0, ""
 }

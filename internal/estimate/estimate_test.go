@@ -282,8 +282,8 @@ func TestRestoreRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := func(old, new string) string {
-		s := strings.Replace(string(good), old, new, 1)
+	edit := func(old, other string) string {
+		s := strings.Replace(string(good), old, other, 1)
 		if s == string(good) {
 			t.Fatalf("%s is not in %s", old, good)
 		}

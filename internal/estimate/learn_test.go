@@ -85,7 +85,7 @@ func TestRate(t *testing.T) {
 	}{
 		{"by waits", func(*Book) {}, beside(0, 0.6, 0.25), 0.75, waitNoise, true},
 		{"by iterations", measured, beside(20, 0.6, 0.25), 0.75, math.Hypot(stepNoise, countNoise/150), true},
-		{"contention", measured, beside(10, 0.6, 0), 0.5, math.Sqrt(stepNoise*stepNoise + math.Pow(countNoise/100, 2) + math.Pow(0.5*disagreement, 2)), true},
+		{"contention", measured, beside(10, 0.6, 0), 0.5, math.Hypot(math.Hypot(stepNoise, countNoise/100), 0.5*disagreement), true},
 		{"too few iterations", measured, beside(0.3, 0.6, 0.25), 0.75, waitNoise, true},
 		{"never above 1", measured, beside(30, 0.6, 0), 1, math.Hypot(stepNoise, countNoise/300), true},
 		{"the catalogue says nothing of slowdowns", func(b *Book) { b.Tell("k", Alone{Rate: 100, Source: Catalogue}) }, beside(20, 0.6, 0.25), 0.75, waitNoise, true},
