@@ -1,8 +1,8 @@
 package shepherd
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,11 +79,11 @@ func TestRefusals(t *testing.T) {
 	if _, err := Start("/proc/self/exe", filepath.Join(dir, "missing"), good, nil); err == nil {
 		t.Error("started in a folder that is not there")
 	}
-	if _, err := Adopt(dir, 1); err != ErrNone {
+	if _, err := Adopt(dir, 1); !errors.Is(err, ErrNone) {
 		t.Errorf("something claimed it: %v", err)
 	}
 	ended(t, start(t, dir, good, nil))
-	if _, err := Start("/proc/self/exe", dir, good, nil); err != ErrClaimed {
+	if _, err := Start("/proc/self/exe", dir, good, nil); !errors.Is(err, ErrClaimed) {
 		t.Errorf("started again: %v", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -175,10 +175,10 @@ func TestInputOfAPipeEndsWithTheProgram(t *testing.T) {
 	// The shepherd lives on while the program's child does, and holds no input.
 	p := start(t, dir, script(dir, "read x; echo $x; exec sleep 1000 < /dev/null"), r)
 	_ = r.Close()
-	if _, err := io.WriteString(w, "word\n"); err != nil {
+	if _, err := w.WriteString("word\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a broken pipe", func() bool { _, err := io.WriteString(w, "word\n"); return err != nil })
+	eventually(t, "a broken pipe", func() bool { _, err := w.WriteString("word\n"); return err != nil })
 	if err := p.Stop(Stopped); err != nil {
 		t.Fatal(err)
 	}

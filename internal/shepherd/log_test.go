@@ -66,7 +66,7 @@ func TestLogProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		path := filepath.Join(dir, "log")
 		limit := leastLimit + unit.Bytes(rapid.IntRange(0, 100_000).Draw(t, "more than the least limit"))
 		w := appendLog(path, limit)

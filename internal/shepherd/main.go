@@ -166,25 +166,35 @@ type output struct {
 
 // launch starts the program with its output in pipes to the log.
 func (o *output) launch(t *Task) (int, error) {
-	var ends [2]*os.File
-	for i, s := range []Stream{Stdout, Stderr} {
-		var fds [2]int
-		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-			return 0, err
-		}
-		ends[i] = os.NewFile(uintptr(fds[1]), s.String())
-		defer func() { _ = ends[i].Close() }() // the program has it
-		if err := unix.SetNonblock(fds[0], true); err != nil {
-			return 0, err
-		}
-		r := os.NewFile(uintptr(fds[0]), s.String())
-		o.pipes = append(o.pipes, r)
-		o.copiers.Go(func() { o.copy(s, r) })
+	stdout, err := o.pipe(Stdout)
+	if err != nil {
+		return 0, err
 	}
-	_ = unix.SetNonblock(stdinFD, false) // as programs expect it; not of all files
-	pid, err := launch(t, stdinFD, int(ends[0].Fd()), int(ends[1].Fd()))
+	defer func() { _ = stdout.Close() }() // the program has it
+	stderr, err := o.pipe(Stderr)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = stderr.Close() }() // likewise
+	_ = unix.SetNonblock(stdinFD, false)  // as programs expect it; not of all files
+	pid, err := launch(t, stdinFD, int(stdout.Fd()), int(stderr.Fd()))
 	dropStdin()
 	return pid, err
+}
+
+// pipe is the end for a program of a pipe to the log.
+func (o *output) pipe(s Stream) (*os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	r := os.NewFile(uintptr(fds[0]), s.String())
+	o.pipes = append(o.pipes, r)
+	o.copiers.Go(func() { o.copy(s, r) })
+	return os.NewFile(uintptr(fds[1]), s.String()), nil
 }
 
 // dropStdin lets the input go: its writer is to see when the program does.

@@ -55,6 +55,7 @@ func in(t *testing.T) string {
 }
 
 func TestStopReachesTheProgram(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text, after string
 		status      int
@@ -121,6 +122,7 @@ func of(mark string) []string {
 }
 
 func TestStopByForce(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{
 		"ignored":            "trap '' TERM; echo > ready; while :; do sleep 0.05; done",
 		"ignored below":      "sh -c 'trap \"\" TERM; echo > ready; while :; do sleep 0.05; done'; echo next",
