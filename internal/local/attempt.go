@@ -297,7 +297,7 @@ func (b *Box) unstart(j *job, err error) {
 }
 
 // retryAfter is how long a job waits that could not be started through a fault of weft's own.
-const retryAfter = 5 * time.Second
+const retryAfter = time.Second
 
 // persist makes a job's record durable as it is now. Two that persist one job do so in turn, so that the newer state stays.
 func (b *Box) persist(j *job) error {

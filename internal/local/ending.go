@@ -20,8 +20,13 @@ type ending struct {
 // settleExit books the end of a program: the job is done, or was moved and waits to be resumed.
 func (b *Box) settleExit(j *job, exit shepherd.Exit) {
 	b.mu.Lock()
-	alloc, on := j.Alloc, j.On
-	live := j.live
+	alloc := j.Alloc
+	b.mu.Unlock()
+	if err := b.free(alloc); err != nil { // before anybody can be placed where it was
+		b.o.Log.Warn("an allocation was not given back", "job", j.ID, "allocation", alloc, "fault", err)
+	}
+	b.mu.Lock()
+	on, live := j.On, j.live
 	j.live, j.Alloc = nil, 0
 	if live == nil {
 		live = &attempt{began: time.Now()}
@@ -37,9 +42,6 @@ func (b *Box) settleExit(j *job, exit shepherd.Exit) {
 	b.predictOn(on)
 	b.mu.Unlock()
 	b.keep(j)
-	if err := b.free(alloc); err != nil {
-		b.o.Log.Warn("an allocation was not given back", "job", j.ID, "allocation", alloc, "fault", err)
-	}
 	b.plan()
 }
 
