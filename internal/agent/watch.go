@@ -258,7 +258,7 @@ func (a *Agent) endAway(all []sightings) {
 // watchFaults waits for what the driver reports, until the end.
 func (a *Agent) watchFaults(ctx context.Context) {
 	for ctx.Err() == nil {
-		fault, found, err := a.o.Machine.NextFault(100 * time.Millisecond)
+		fault, found, err := a.o.Machine.NextFault(200 * time.Millisecond)
 		switch {
 		case err != nil:
 			select {

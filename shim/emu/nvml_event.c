@@ -3,7 +3,7 @@
 
 #include "nvml_state.h"
 
-#define POLL_NS 10000000 // between looks at the broker while waiting
+#define POLL_NS 100000000ll // between looks at the broker while waiting
 
 struct nvmlEventSet_st {
     pthread_mutex_t lock;
@@ -88,7 +88,6 @@ static nvmlReturn_t take(nvmlEventSet_t set, nvmlEventData_t *out)
 
 NVML_API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *out, unsigned timeout_ms)
 {
-    const struct timespec pause = {0, POLL_NS};
     struct timespec now, end;
     NVML_NEED(set != NULL && out != NULL);
     NVML_TRY(nvml_enter());
@@ -100,9 +99,10 @@ NVML_API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *o
         if (result != NVML_ERROR_TIMEOUT)
             return result;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        if ((now.tv_sec - end.tv_sec) * 1000000000ll + (now.tv_nsec - end.tv_nsec) >= 0)
+        long long left = (end.tv_sec - now.tv_sec) * 1000000000ll + (end.tv_nsec - now.tv_nsec);
+        if (left <= 0)
             return NVML_ERROR_TIMEOUT;
-        nanosleep(&pause, NULL);
+        nanosleep(&(struct timespec){0, (long)(left < POLL_NS ? left : POLL_NS)}, NULL);
     }
 }
 

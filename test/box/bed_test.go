@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -203,19 +204,21 @@ func (b *bed) tearDown() {
 // stopAll stops all jobs and waits for their end.
 func (b *bed) stopAll() {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	defer cancel()
 	jobs, err := b.Jobs(ctx, false, "")
 	if err != nil {
 		b.t.Error(err)
 		return
 	}
+	slices.Reverse(jobs) // those that wait first: they would start
 	for _, j := range jobs {
 		_, _ = b.Stop(ctx, j.ID) // it may have ended
 	}
 	for _, j := range jobs {
 		if _, err := b.Wait(ctx, j.ID); err != nil {
 			b.t.Errorf("job %d does not end: %v", j.ID, err)
+			return
 		}
 	}
 }

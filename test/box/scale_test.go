@@ -35,7 +35,7 @@ func TestScale(t *testing.T) {
 	small.Array = &box.Array{Last: running - 1}
 	b.submit(small)
 	b.untilRunning(running)
-	small.Memory, small.Array = 16*unit.GiB, &box.Array{Last: waiting - 1}
+	small.Memory, small.Array = 15*unit.GiB, &box.Array{Last: waiting - 1}
 	b.submit(small)
 	small.Array = nil
 	before := b.processorTime()
