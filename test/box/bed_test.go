@@ -232,8 +232,8 @@ func (b *bed) processes() map[int]string {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		environment, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // it may have ended
-		command, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		environment, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // it may have ended
+		command, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 		if bytes.Contains(environment, []byte(b.dir+"/")) || bytes.Contains(command, []byte(b.dir+"/")) {
 			found[pid] = strings.ReplaceAll(string(command), "\x00", " ")
 		}
