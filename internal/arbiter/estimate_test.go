@@ -127,10 +127,10 @@ func TestEstimates(t *testing.T) {
 			kx, ky := known(b, "x", x, c.counted), known(b, "y", y, c.counted)
 			mean, low, _, _ := b.Predict(kx, []estimate.Kind{ky})
 			plain := 1 / (1 + x.busy*y.busy)
-			switch {
-			case c.self == BestEffort:
+			switch c.self {
+			case BestEffort:
 				plain = 1 / (1 + x.busy*y.busy/max(0.01, 1-y.busy))
-			case c.self == Guaranteed:
+			case Guaranteed:
 				plain = 0.99
 			}
 			e.add(ratesOf(t, r, x, y)[0], mean, low, plain)

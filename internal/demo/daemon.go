@@ -83,16 +83,16 @@ func startDaemon(ctx context.Context, s Setup, dir string) (*daemon, error) {
 		case <-d.ended:
 			return nil, fmt.Errorf("weft up ended: %w: %s", d.err, d.said)
 		case <-limit.C:
-			return nil, errors.Join(fmt.Errorf("weft up did not answer for %v: %s", patience, d.said), d.end())
+			return nil, errors.Join(fmt.Errorf("weft up did not answer for %v: %s", patience, d.said), d.end(ctx))
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), d.end())
+			return nil, errors.Join(ctx.Err(), d.end(ctx))
 		}
 	}
 }
 
 // end stops all jobs, then the daemon.
-func (d *daemon) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (d *daemon) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // also after a Ctrl-C
 	defer cancel()
 	d.stopJobs(ctx)
 	d.client.Close()

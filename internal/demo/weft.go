@@ -37,7 +37,7 @@ func runWeft(ctx context.Context, s Setup) (run Run, err error) {
 	if err != nil {
 		return Run{}, err
 	}
-	defer func() { err = errors.Join(err, d.end()) }()
+	defer func() { err = errors.Join(err, d.end(ctx)) }()
 	g := &submitted{setup: s, daemon: d, ids: make([]box.ID, len(s.Group)), jobs: make([]Outcome, len(s.Group)), tracker: tracker{setup: &s}, begun: time.Now()}
 	for number := range s.Group {
 		if err := g.submit(ctx, number, dir); err != nil {

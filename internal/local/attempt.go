@@ -213,7 +213,10 @@ func (b *Box) free(alloc uint64) error {
 	if alloc == 0 {
 		return nil
 	}
-	_, err := b.client.ask(agent.Request{Op: agent.OpRelease, ID: alloc})
+	answer, err := b.client.ask(agent.Request{Op: agent.OpRelease, ID: alloc})
+	if answer.Error != nil && answer.Error.Code == "not_found" {
+		return nil // the agent saw its processes end
+	}
 	return err
 }
 

@@ -122,10 +122,18 @@ func (b *Box) refusalText(j *job, r *dispatch.Refusal) string {
 }
 
 func (b *Box) classText(beside []box.ID) string {
+	besteffort := 0
 	for _, id := range beside {
-		if j := b.jobs[id]; j != nil && j.Class == box.Guaranteed {
+		switch j := b.jobs[id]; {
+		case j == nil:
+		case j.Class == box.Guaranteed:
 			return fmt.Sprintf("guaranteed %d shares with one besteffort at most", id)
+		case j.Class == box.BestEffort:
+			besteffort++
 		}
+	}
+	if besteffort > 1 {
+		return fmt.Sprintf("%d besteffort jobs are there, at most 2", besteffort)
 	}
 	return "a guaranteed job shares with one besteffort at most"
 }
