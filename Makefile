@@ -59,7 +59,8 @@ demo: build ## run 16 training jobs on four emulated GPUs three ways, and compar
 # by one what measures time with many processes.
 .PHONY: test
 test: deps lint vet build test-c test-python test-web ## install what the tests need and run all of them
-	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $(PKG)
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$($(GO) list $(PKG) | grep -v /test/)
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m -p 1 ./test/...
 	$(GO) test -count=1 -timeout 20m $$($(GO) list $(PKG) | grep -v /test/)
 	$(GO) test -count=1 -timeout 20m -p 1 ./test/...
 	@scripts/recorded.sh

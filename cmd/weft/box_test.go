@@ -31,9 +31,11 @@ func up(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("WEFT_RUNTIME_DIR", ts.MkAbs("run"))
 	weft, err := exec.LookPath("weft")
 	ts.Check(err)
+	state, err := os.MkdirTemp("/tmp", "weft-up-") // short: sockets are in it
+	ts.Check(err)
 	log, err := os.OpenFile(ts.MkAbs("up.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	ts.Check(err)
-	command := exec.Command(weft, append([]string{"up", "--emulate", "2", "--gpu-memory", "16GiB", "--state", ts.MkAbs("state"), "--listen", "none"}, args...)...)
+	command := exec.Command(weft, append([]string{"up", "--emulate", "2", "--gpu-memory", "16GiB", "--state", state, "--listen", "none"}, args...)...)
 	command.Dir, command.Stdout, command.Stderr = ts.MkAbs("."), log, log
 	command.Env = append(os.Environ(), "WEFT_LIB="+folder, "WEFT_RUNTIME_DIR="+ts.MkAbs("run"), "WEFT_CONFIG="+ts.Getenv("WEFT_CONFIG"), "HOME="+ts.MkAbs("."))
 	ts.Check(command.Start())
@@ -43,6 +45,7 @@ func up(ts *testscript.TestScript, neg bool, args []string) {
 		_ = command.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = command.Wait()                          // as it was told
 		_ = log.Close()
+		_ = os.RemoveAll(state) // it is told by the next lack of room
 	})
 	for began := time.Now(); ts.Exec("weft", "status") != nil; time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > scenarioTime {

@@ -14,6 +14,7 @@ import (
 const (
 	planPause  = 20 * time.Millisecond // between two plans: what comes meanwhile is decided together
 	lookEvery  = time.Second           // at the agent's figures
+	lookIdle   = 5 * time.Second       // the same while there is no job
 	saveEvery  = 30 * time.Second      // what is kept but of little moment
 	clockSlack = 2 * time.Second       // by which the wall clock may differ from the time that passed
 )
@@ -38,6 +39,9 @@ func (b *Box) loop() {
 			if step := clock.step(now); step != 0 {
 				b.stepped(step)
 			}
+			if now.Sub(b.looked()) < lookIdle-lookEvery/2 && b.idle() {
+				continue
+			}
 			b.look(now)
 			if now.Sub(window) >= b.o.Window {
 				b.observe(now)
@@ -55,6 +59,20 @@ func (b *Box) loop() {
 			}
 		}
 	}
+}
+
+// looked is when the agent's figures were last looked at.
+func (b *Box) looked() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state.at
+}
+
+// idle says whether there is nothing to look after: no job runs or waits, and nothing is to be written.
+func (b *Box) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.unsaved) == 0 && len(b.events.unsaved) == 0 && !slices.ContainsFunc(b.order, func(id box.ID) bool { return b.jobs[id].State != box.Done })
 }
 
 // clock notices when the wall clock is set: what counts time here goes by the monotonic clock, and dates are shown as they are.
