@@ -39,6 +39,7 @@ func (b *Box) loop() {
 			if step := clock.step(now); step != 0 {
 				b.stepped(step)
 			}
+			b.checkRoom()
 			if now.Sub(b.looked()) < lookIdle-lookEvery/2 && b.idle() {
 				continue
 			}
