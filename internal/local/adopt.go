@@ -130,11 +130,13 @@ func (b *Box) forgetAllocations() {
 		return
 	}
 	used := map[uint64]bool{}
-	for _, j := range b.jobs {
+	b.mu.Lock()
+	for _, j := range b.jobs { // some of them may be ending already
 		if j.live != nil {
 			used[j.Alloc] = true
 		}
 	}
+	b.mu.Unlock()
 	for _, a := range answer.Jobs {
 		if !used[a.ID] {
 			if err := b.free(a.ID); err != nil {

@@ -44,14 +44,14 @@ func TestNobodyDiesOfAnothersMemory(t *testing.T) {
 		if c.Managed != 1 || c.Schedules != schedules || c.OutOfMemory > 0 {
 			t.Errorf("job %d: %d of %d allocations were refused: %+v", i, c.OutOfMemory, c.Allocations, c)
 		}
-		if c.Stalls == 0 || watch.stall[churnName(i)] == 0 {
+		if c.Stalls == 0 || watch.stall[churnName(i)] == 0 && !raced { // with the race detector an agent is asked once a second
 			t.Errorf("job %d never waited for the pool (%.3f s by the agent): nothing is proven: %+v", i, watch.stall[churnName(i)], c)
 		}
 		total.add(c)
 	}
 	t.Logf("%d schedules, %d allocations under weft: %d out of memory, %d waited, %.1f s in all; the books were looked at %d times, %d requests waited at most",
 		total.Schedules, total.Allocations, total.OutOfMemory, total.Stalls, total.Stall, watch.looks, watch.waiting)
-	if watch.waiting == 0 || watch.looks < 5 {
+	if !raced && (watch.waiting == 0 || watch.looks < 5) {
 		t.Errorf("the books were looked at %d times, and %d requests waited at most", watch.looks, watch.waiting)
 	}
 	held(t, b)

@@ -244,7 +244,7 @@ func (b *bed) processes() map[int]string {
 // weft is a command of this bed, to be run by the caller.
 func (b *bed) weft(arguments ...string) *exec.Cmd {
 	cmd := exec.Command(built.weft, arguments...)
-	cmd.Env, cmd.WaitDelay = append(b.env, "WEFT_STATE="+b.state), patience
+	cmd.Env, cmd.WaitDelay = append(slices.Clip(b.env), "WEFT_STATE="+b.state), patience
 	return cmd
 }
 
