@@ -26,6 +26,8 @@ type Job struct {
 	Class     cluster.Class
 	Floor     float64 // least share of its speed alone, in (0, 1]
 	GPUs      int     // its gang: at least 1
+	Together  int     // so many workers in a row are on GPUs of one node; it divides GPUs. 0 and 1: each is anywhere
+	Nodes     *Nodes  // that it may be on; nil for all
 
 	// Config is the name of the job in State.Table. A job that is not in the table shares with nobody.
 	Config     interference.Config
@@ -45,12 +47,19 @@ type Job struct {
 	Rate       float64       // mean rate observed since it began, as a share of its speed alone; 0 for unknown
 }
 
+// Nodes are the nodes that a job may be on. Jobs of one Pod template share one, which makes planning them cheap; it is not
+// changed once it is part of a State.
+type Nodes struct {
+	May []bool // by GPU.Node; false for those beyond
+}
+
 // GPU is what decides about a GPU besides its residents.
 type GPU struct {
+	Node        int // index of its machine: 0 for all where there is one
 	Usable      unit.Bytes
 	Foreign     unit.Bytes // of it, held by programs of no job
 	ForeignRuns bool       // such a program computes: only besteffort jobs go there
-	Closed      plan.Code  // GPUUnhealthy or Drained: nobody goes there; "" for open
+	Closed      plan.Code  // GPUUnhealthy, Drained or Native: nobody goes there; "" for open
 }
 
 // User is what a user may have and has had.

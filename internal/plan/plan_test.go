@@ -106,6 +106,8 @@ func TestReasons(t *testing.T) {
 		{Reason{Code: ClassConflict}, "ClassConflict"},
 		{Reason{Code: PairBanned}, "PairBanned"},
 		{Reason{Code: Drained}, "Drained"},
+		{Reason{Code: Native}, "Native"},
+		{Reason{Code: NodeMismatch}, "NodeMismatch"},
 		{Reason{Foreign, 3 << 30, 2 << 30}, "Foreign 3221225472 > 2147483648"},
 		{Reason{FloorUnreachable, 0.97, 0.99}, "FloorUnreachable 0.970 < 0.990"},
 		{Reason{Quota, 9, 8}, "Quota 9 > 8"},

@@ -25,6 +25,8 @@ const (
 	GPUUnhealthy Code = "GPUUnhealthy" // the GPU has a fault
 	Drained      Code = "Drained"      // the GPU takes no jobs: an administrator closed it
 	Foreign      Code = "Foreign"      // programs of no job hold its memory [bytes], or compute there [0]
+	Native       Code = "Native"       // the GPU is held whole by a Pod that did not opt in
+	NodeMismatch Code = "NodeMismatch" // the job's own node selector, affinity or tolerations exclude the node
 )
 
 // The codes of a job that waits for something else than a GPU.
@@ -57,7 +59,7 @@ func (r Reason) String() string {
 		return fmt.Sprintf("%s %.3f < %.3f", r.Code, r.Got, r.Limit)
 	case MemoryOverflow:
 		return fmt.Sprintf("%s %.3f > %.3f", r.Code, r.Got, r.Limit)
-	case ClassConflict, SameJob, Rule, PairBanned, ProfileUnknown, Planning, Dependency:
+	case ClassConflict, SameJob, Rule, PairBanned, ProfileUnknown, Native, NodeMismatch, Planning, Dependency:
 		return string(r.Code)
 	case GPUUnhealthy, Drained, Foreign:
 		if r.Got == 0 && r.Limit == 0 {
