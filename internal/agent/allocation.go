@@ -103,13 +103,13 @@ func (a *Agent) newAllocation(id uint64, spec Spec, gpus []*gpu) *allocation {
 	return al
 }
 
-// Allocate makes an allocation. ready is told on the reactor when it is open: at once, or when the memory that it is always to
-// have is free; or why it cannot be.
-func (a *Agent) allocate(spec Spec, ready func(*allocation, error)) {
+// allocate makes an allocation, nil for a spec that cannot be. ready is told on the reactor when it is open: at once, or when the
+// memory that it is always to have is free; or why it cannot be.
+func (a *Agent) allocate(spec Spec, ready func(*allocation, error)) *allocation {
 	gpus, err := a.check(&spec)
 	if err != nil {
 		ready(nil, err)
-		return
+		return nil
 	}
 	a.ids.alloc++
 	al := a.newAllocation(a.ids.alloc, spec, gpus)
@@ -130,15 +130,16 @@ func (a *Agent) allocate(spec Spec, ready func(*allocation, error)) {
 	}
 	if err := errors.Join(al.makeDir(), al.watchOwner()); err != nil {
 		al.ready(err)
-		return
+		return al
 	}
 	al.pending = len(gpus)
 	for _, g := range gpus {
 		if err := al.open(g); err != nil {
 			al.ready(err)
-			return
+			break
 		}
 	}
+	return al
 }
 
 // terms are what a ledger opens the account with.

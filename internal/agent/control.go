@@ -180,11 +180,11 @@ func (c *control) talk(ctx context.Context, conn *net.UnixConn) {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			answer.Error = &RefusalError{Code: "request", Message: fmt.Sprintf("no request: %v", err)}
 		} else {
-			answer = c.a.answer(ctx, r)
+			answer, _ = c.a.Ask(ctx, r) // the refusal is in it
 		}
 		if out.Encode(answer) != nil {
 			if r.Op == OpAllocate && answer.ID != 0 { // who asked for it did not wait until its memory was free
-				c.a.answer(ctx, Request{Op: OpRelease, ID: answer.ID})
+				_, _ = c.a.Ask(ctx, Request{Op: OpRelease, ID: answer.ID}) // it may be gone
 			}
 			return
 		}
@@ -194,7 +194,16 @@ func (c *control) talk(ctx context.Context, conn *net.UnixConn) {
 	}
 }
 
-// answer answers one request.
+// Ask answers a question from within the agent's own process, without the way through its control socket. A refusal is returned as
+// an error, too. OpAllocate alone waits, for memory; where ctx ends first, nothing is left of it.
+func (a *Agent) Ask(ctx context.Context, r Request) (Response, error) {
+	answer := a.answer(ctx, r)
+	if answer.Error != nil {
+		return answer, answer.Error
+	}
+	return answer, nil
+}
+
 func (a *Agent) answer(ctx context.Context, r Request) Response {
 	switch r.Op {
 	case OpAllocate:
@@ -234,8 +243,9 @@ var errEnded = &RefusalError{Code: "ended", Message: "the agent ends"}
 // answerAllocate allocates, and waits until the memory is there that is always to be the job's.
 func (a *Agent) answerAllocate(ctx context.Context, spec Spec) Response {
 	result := make(chan Response, 1)
+	var asked *allocation
 	if !a.do(func() {
-		a.allocate(spec, func(al *allocation, err error) {
+		asked = a.allocate(spec, func(al *allocation, err error) {
 			if err != nil {
 				result <- refusal(err)
 				return
@@ -248,8 +258,15 @@ func (a *Agent) answerAllocate(ctx context.Context, spec Spec) Response {
 	select {
 	case answer := <-result:
 		return answer
-	case <-ctx.Done():
+	case <-a.gone:
 		return refusal(errEnded)
+	case <-ctx.Done():
+		a.do(func() {
+			if asked != nil {
+				asked.release("who asked for it gave up")
+			}
+		})
+		return refusal(context.Cause(ctx))
 	}
 }
 

@@ -124,7 +124,7 @@ func (b *Box) unbegun(j *job) {
 
 // forgetAllocations gives back what the agent holds for jobs that no longer run.
 func (b *Box) forgetAllocations() {
-	answer, err := b.client.ask(agent.Request{Op: agent.OpList})
+	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpList})
 	if err != nil {
 		b.o.Log.Warn("the agent's allocations cannot be listed", "fault", err)
 		return

@@ -195,7 +195,7 @@ func (b *Box) allocate(j *job, r *record) (agent.Response, error) {
 	if stopped {
 		return agent.Response{}, context.Canceled
 	}
-	return b.client.allocate(ctx, b.allocation(r))
+	return b.agent.Ask(ctx, agent.Request{Op: agent.OpAllocate, Spec: b.allocation(r)})
 }
 
 // allocation is what a job has at the agent.
@@ -213,7 +213,7 @@ func (b *Box) free(alloc uint64) error {
 	if alloc == 0 {
 		return nil
 	}
-	answer, err := b.client.ask(agent.Request{Op: agent.OpRelease, ID: alloc})
+	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpRelease, ID: alloc})
 	if answer.Error != nil && answer.Error.Code == "not_found" {
 		return nil // the agent saw its processes end
 	}

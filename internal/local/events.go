@@ -120,7 +120,7 @@ func (b *Box) hearAgent() {
 	b.mu.Lock()
 	after := b.events.seen
 	b.mu.Unlock()
-	answer, err := b.client.ask(agent.Request{Op: agent.OpEvents, After: after})
+	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpEvents, After: after})
 	if err != nil {
 		return // it is asked again
 	}

@@ -68,15 +68,14 @@ const (
 
 // Box is a running daemon's state and what acts on it.
 type Box struct {
-	o      Options
-	host   string
-	uid    int
-	begun  time.Time
-	lock   *os.File
-	store  *store
-	agent  *agent.Agent
-	client *asker
-	gpus   []device.GPU
+	o     Options
+	host  string
+	uid   int
+	begun time.Time
+	lock  *os.File
+	store *store
+	agent *agent.Agent
+	gpus  []device.GPU
 
 	mu        sync.Mutex
 	jobs      map[box.ID]*job
@@ -184,9 +183,6 @@ func (b *Box) open(ctx context.Context) (err error) {
 	if b.agent, err = agent.Open(ctx, b.o.Agent); err != nil {
 		return err
 	}
-	if b.client, err = newAsker(ctx, b.o.Agent.Dir); err != nil {
-		return err
-	}
 	b.gpus = b.o.Agent.Machine.GPUs()
 	b.state = newMachineState(len(b.gpus))
 	b.history = newHistory(len(b.gpus))
@@ -285,9 +281,6 @@ func (b *Box) release() error {
 		if j := b.jobs[id]; j.live != nil {
 			errs = append(errs, j.live.close())
 		}
-	}
-	if b.client != nil {
-		errs = append(errs, b.client.close())
 	}
 	if b.agent != nil {
 		errs = append(errs, b.agent.Close())

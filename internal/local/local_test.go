@@ -252,7 +252,7 @@ func (b *bench) untilGPU(gpu int, health string) {
 // TestAgentHasNoRoom: what the agent refuses for the moment waits, and leaves nothing behind when it is stopped.
 func TestAgentHasNoRoom(t *testing.T) {
 	b := open(t, 1)
-	hog, err := b.client.ask(agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "hog", GPUs: []string{"0"}, Reserved: 16 * unit.GiB, UID: os.Getuid()}})
+	hog, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "hog", GPUs: []string{"0"}, Reserved: 16 * unit.GiB, UID: os.Getuid()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestAgentHasNoRoom(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		list, err := b.client.ask(agent.Request{Op: agent.OpList})
+		list, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpList})
 		if err == nil && len(list.Jobs) == 0 {
 			return
 		}

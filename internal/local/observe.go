@@ -30,7 +30,7 @@ type view struct {
 // look takes the agent's figures.
 func (b *Box) look(now time.Time) {
 	b.hearAgent()
-	answer, err := b.client.ask(agent.Request{Op: agent.OpStats})
+	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpStats})
 	if err != nil || answer.Stats == nil {
 		b.setDegraded("agent", fmt.Sprintf("the agent does not answer: %v", err))
 		return
@@ -147,7 +147,7 @@ func (b *Box) account(now time.Time) {
 // observe ends a window: each job's rate is reckoned from the figures of the agent, predictions are corrected by it, and jobs are
 // moved where one is believed below its floor.
 func (b *Box) observe(now time.Time) {
-	answer, err := b.client.ask(agent.Request{Op: agent.OpStats})
+	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpStats})
 	if err != nil || answer.Stats == nil {
 		return // it is said by look
 	}

@@ -228,6 +228,6 @@ func (b *Box) trouble() []string {
 
 // AgentMetrics is the agent's own figures, as text for Prometheus.
 func (b *Box) AgentMetrics() (string, error) {
-	answer, err := b.client.ask(agent.Request{Op: agent.OpMetrics})
+	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpMetrics})
 	return answer.Metrics, err
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -26,8 +25,7 @@ type storm struct {
 // the wait in the agent's backlog, the agent's work, and also what no agent can change: the time in which the process itself
 // waits for a processor, with 299 others on the machine's few. Whatever else runs on the machine adds to that and never takes
 // from it, so storms are repeated until one is within the limit; cuInit in whole, and with a context and memory, is shown
-// beside it. One virtual machine took ten times as long as another with the same code, so ten times the limit is the failure, and
-// WEFT_STRICT holds the limit itself.
+// beside it.
 func TestStorm(t *testing.T) {
 	if raced || testing.Short() {
 		oneStorm(t, 60) // of which only the outcome counts
@@ -37,10 +35,6 @@ func TestStorm(t *testing.T) {
 		limit  = 10.0 // ms
 		storms = 8
 	)
-	slack := 10.0
-	if os.Getenv("WEFT_STRICT") != "" {
-		slack = 1
-	}
 	best := oneStorm(t, 300)
 	for i := 1; i < storms && best.P99 > limit; i++ {
 		if s := oneStorm(t, 300); s.P99 < best.P99 {
@@ -50,8 +44,8 @@ func TestStorm(t *testing.T) {
 	if best.P99 > limit {
 		t.Logf("of %d storms the best has a registration p99 of %.1f ms, above %.0f ms", storms, best.P99, limit)
 	}
-	if best.P99 > slack*limit {
-		t.Errorf("that is above %.0f times the limit", slack)
+	if best.P99 > slack()*limit {
+		t.Errorf("that is above %.0f times the limit", slack())
 	}
 }
 

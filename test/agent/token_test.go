@@ -99,10 +99,11 @@ func TestPreemption(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			limit := p.Window + kernel.Seconds()*1e3 + 1
-			t.Logf("kernels of %v: p50 %.2f, p99 %.2f, max %.2f ms of %d; window %.2f ms, limit %.2f ms", kernel, p.P50, p.P99, p.Max, p.Count, p.Window, limit)
-			if p.P99 > limit {
-				return fmt.Errorf("kernels of %v: p99 is %.2f ms, above window %.2f + kernel + 1 ms", kernel, p.P99, p.Window)
+			const promise = 1 // ms beyond the window and the kernel that runs
+			least := p.Window + kernel.Seconds()*1e3
+			t.Logf("kernels of %v: p50 %.2f, p99 %.2f, max %.2f ms of %d; window %.2f ms, promised %.2f ms", kernel, p.P50, p.P99, p.Max, p.Count, p.Window, least+promise)
+			if limit := slack() * promise; p.P99 > least+limit {
+				return fmt.Errorf("kernels of %v: p99 is %.2f ms, above window %.2f + kernel + %v ms", kernel, p.P99, p.Window, limit)
 			}
 			return nil
 		})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -107,9 +106,9 @@ func busy() string {
 	if err != nil {
 		return ""
 	}
-	load, _, _ := strings.Cut(string(text), " ")
-	if len(load) > 3 || load >= "3" {
-		return "; others use this machine, load " + load
+	var load float64
+	if _, err := fmt.Sscan(string(text), &load); err != nil || load < 3 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("; others use this machine, load %.1f", load)
 }
