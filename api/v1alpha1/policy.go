@@ -150,7 +150,7 @@ type Migration struct {
 const (
 	PolicyAccepted     = "Accepted"
 	ReasonInForce      = "InForce"      // True
-	ReasonContradicted = "Contradicted" // False: it contradicts itself; what was in force before still is
+	ReasonContradicted = "Contradicted" // False: it contradicts itself, and is as if there were none
 )
 
 // SharingPolicyStatus says whether the policy is in force.

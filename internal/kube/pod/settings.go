@@ -203,8 +203,12 @@ func strangers(p *corev1.Pod, managed bool) field.ErrorList {
 
 // unknown says what a key was probably meant to be.
 func unknown(key string) string {
-	if name := spelling.Nearest(key, written); name != "" {
-		return "no annotation of weft has this name: write " + name
+	names := make([]string, len(written))
+	for i, w := range written {
+		names[i] = strings.TrimPrefix(w, domain)
+	}
+	if name := spelling.Nearest(strings.TrimPrefix(key, domain), names); name != "" {
+		return "no annotation of weft has this name: write " + domain + name
 	}
 	return "no annotation of weft has this name: there are " + strings.Join(written, ", ")
 }
