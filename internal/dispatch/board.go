@@ -8,7 +8,6 @@ import (
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/placement"
-	"weft.dev/weft/internal/plan"
 	"weft.dev/weft/internal/profile"
 	"weft.dev/weft/internal/unit"
 )
@@ -24,6 +23,7 @@ type board struct {
 	largest unit.Bytes   // usable memory of the largest GPU
 	problem *placement.Problem
 	packer  *placement.Packer // nil where there is no GPU
+	sorts   sorts
 }
 
 // newBoard sets up a state; waiting says whether the jobs that wait are of interest.
@@ -64,7 +64,13 @@ func (b *board) pose() {
 	if len(b.s.GPUs) == 0 {
 		return
 	}
-	b.packer = placement.NewPackerOn(b.problem, placement.GPUs{Memory: b.free, Bar: b.bar, Handover: true, Spread: b.o.Spread})
+	b.sort()
+	node := make([]int, len(b.s.GPUs))
+	for g := range node {
+		node[g] = b.node(cluster.GPU(g))
+	}
+	b.packer = placement.NewPackerOn(b.problem, placement.GPUs{Memory: b.free, Node: node, Together: b.sorts.together, Bar: b.bar,
+		Sort: b.sorts.ofGPU, Ask: b.sorts.ofJob, Handover: true, Spread: b.o.Spread})
 	for i := range b.jobs {
 		b.packer.Reside(i, b.on[i])
 	}
@@ -109,25 +115,6 @@ func (b *board) apart() func(i, l int) bool {
 		return nil
 	}
 	return func(i, l int) bool { return pairs[[2]int{min(i, l), max(i, l)}] }
-}
-
-// bar is what keeps a job off a GPU whoever is there.
-func (b *board) bar(job int, g cluster.GPU) plan.Reason {
-	gpu, j := &b.s.GPUs[g], b.jobs[job]
-	if gpu.Closed != "" {
-		return plan.Reason{Code: gpu.Closed}
-	}
-	if gpu.ForeignRuns && j.Class != cluster.BestEffort {
-		return plan.Reason{Code: plan.Foreign}
-	}
-	if peak := j.Memory.Peak(); peak > b.free[g] {
-		code := plan.Foreign
-		if peak > gpu.Usable {
-			code = plan.TooLarge
-		}
-		return plan.Reason{Code: code, Got: float64(peak), Limit: float64(b.free[g])}
-	}
-	return plan.Reason{}
 }
 
 // runs says whether a job has GPUs.

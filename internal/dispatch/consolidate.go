@@ -24,8 +24,18 @@ func Consolidate(s *State, budget int) []Move {
 		return nil
 	}
 	var moves []Move
+	full := map[int32]bool{} // spots whose residents found no room elsewhere
 	for _, g := range b.leastFilled() {
-		emptied := b.packer.Drain(g, func(jobs []int) bool { return len(jobs) <= budget && b.pays(g, jobs) })
+		spot, there := b.packer.Spot(g), b.there(g)
+		if full[spot] || len(there) > budget || !b.pays(g, there) {
+			continue // all who are there would move, if not others besides
+		}
+		fits := false
+		emptied := b.packer.Drain(g, func(jobs []int) bool {
+			fits = true
+			return len(jobs) <= budget && b.pays(g, jobs)
+		})
+		full[spot] = !fits && !slices.ContainsFunc(there, func(job int) bool { return b.workers(job) > 1 })
 		for _, job := range emptied {
 			to := b.packer.GPUsOf(job)
 			moves = append(moves, Move{b.jobs[job].ID, slices.Clone(b.jobs[job].On), indexes(to)})
@@ -36,6 +46,15 @@ func Consolidate(s *State, budget int) []Move {
 		}
 	}
 	return moves
+}
+
+// there are the jobs on a GPU.
+func (b *board) there(g cluster.GPU) []int {
+	var jobs []int
+	for _, w := range b.packer.Residents(g) {
+		jobs = append(jobs, b.problem.Job(w))
+	}
+	return jobs
 }
 
 // leastFilled are the GPUs in use that are open, those with the fewest residents first.

@@ -62,7 +62,7 @@ func Explain(s *State, id box.ID) (Explanation, bool) {
 	if p.packer == nil {
 		return e, true
 	}
-	p.steps = harmSteps
+	p.steps = p.harmSteps()
 	e.Refusals = p.refusals(job)
 	if e.Wait.Reason.Refused() && !slices.Contains(p.last, job) && e.Wait.Reason.Code != plan.Quota {
 		e.Ends, e.EndsBy = p.way(job, e.Wait.GPU)
@@ -75,6 +75,7 @@ func Explain(s *State, id box.ID) (Explanation, bool) {
 // refusals asks every GPU.
 func (p *planner) refusals(job int) []Refusal {
 	var list []Refusal
+	before := p.before(job)
 	for g := range cluster.GPU(len(p.s.GPUs)) {
 		r := Refusal{GPU: int(g), Rate: p.packer.RateAt(job, g), Room: p.free[g]}
 		for _, w := range p.packer.Residents(g) {
@@ -89,7 +90,7 @@ func (p *planner) refusals(job int) []Refusal {
 			r.Most = unit.Bytes(r.Reason.Got) - r.Held - memoryOf(p.jobs[job]).Persistent
 		}
 		if !r.Reason.Refused() {
-			p.priority(job, g, &r)
+			p.priority(job, g, before, &r)
 		}
 		list = append(list, r)
 	}
@@ -97,19 +98,34 @@ func (p *planner) refusals(job int) []Refusal {
 	return list
 }
 
-// priority says whom a job would be in the way of on a GPU that takes it.
-func (p *planner) priority(job int, g cluster.GPU, r *Refusal) {
+// before is those ahead of a job that are higher than it; nil where it need not mind anybody.
+func (p *planner) before(job int) *placement.Ahead {
 	at := slices.Index(p.ahead, job)
 	if at <= 0 || p.inTime(job) {
-		return
+		return nil
 	}
-	before := p.problem.Ahead()
+	list := p.packer.Ahead()
 	for _, other := range p.ahead[:at] {
-		if p.higher(other, p.aged(job)) || slices.Contains(p.claims[other], g) {
-			before.Add(other)
+		if p.higher(other, p.aged(job)) {
+			list.Add(other)
 		}
 	}
-	if other := p.packer.InTheWayOf(job, g, [2]*placement.Ahead{before, p.problem.Ahead()}, &p.steps); other >= 0 {
+	return list
+}
+
+// priority says whom a job would be in the way of on a GPU that takes it: those before it that are higher, and those that keep
+// the GPU.
+func (p *planner) priority(job int, g cluster.GPU, before *placement.Ahead, r *Refusal) {
+	if before == nil {
+		return
+	}
+	keepers := p.packer.Ahead()
+	for _, other := range p.kept.jobs[g] {
+		if p.place[other] < p.place[job] {
+			keepers.Add(other)
+		}
+	}
+	if other := p.packer.InTheWayOf(job, g, [2]*placement.Ahead{before, keepers}, &p.steps); other >= 0 {
 		r.Reason = plan.Reason{Code: plan.Priority, Got: float64(p.levels[job]), Limit: float64(p.levels[other])}
 		r.After = p.jobs[other].ID
 	}
@@ -130,11 +146,11 @@ func (p *planner) way(job, nearest int) ([]box.ID, time.Time) {
 		}
 	}
 	if need == nil {
-		n, _ := p.packer.OpensAfter(job, order)
+		n, on := p.packer.OpensAfter(job, order)
 		if n < 0 {
 			return nil, time.Time{}
 		}
-		need = slices.Clone(order[:n])
+		need = slices.DeleteFunc(slices.Clone(order[:n]), func(r int) bool { return !p.isOn(r, on) })
 		for i := 0; i < len(need); {
 			less := slices.Delete(slices.Clone(need), i, i+1)
 			if n, _ := p.packer.OpensAfter(job, less); n >= 0 {
@@ -145,6 +161,12 @@ func (p *planner) way(job, nearest int) ([]box.ID, time.Time) {
 		}
 	}
 	return p.ends(need)
+}
+
+// isOn says whether a job has one of some GPUs.
+func (p *planner) isOn(job int, gpus []cluster.GPU) bool {
+	has := func(g cluster.GPU) bool { return slices.Contains(gpus, g) }
+	return slices.ContainsFunc(p.on[job], has) || slices.ContainsFunc(p.placed[job], has)
 }
 
 // ends are the IDs of jobs, and when all of them have ended at the latest.
@@ -173,7 +195,7 @@ func (p *planner) residents(gpu int) []int {
 		if _, ok := p.end(i); ok || len(p.on[i])+len(p.placed[i]) == 0 {
 			continue
 		}
-		if slices.Contains(p.on[i], cluster.GPU(gpu)) || slices.Contains(p.placed[i], cluster.GPU(gpu)) {
+		if p.isOn(i, []cluster.GPU{cluster.GPU(gpu)}) {
 			there = append(there, i)
 		} else {
 			rest = append(rest, i)
@@ -187,15 +209,8 @@ const peakStep = unit.GiB / 10
 
 // lowerPeak is the largest peak with which a job would start now, and its first GPU.
 func (p *planner) lowerPeak(job int) (unit.Bytes, int) {
-	var peaks []unit.Bytes
-	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if peak, ok := p.packer.PeakAt(job, g, peakStep); ok {
-			peaks = append(peaks, peak)
-		}
-	}
-	slices.SortFunc(peaks, func(a, b unit.Bytes) int { return cmp.Compare(b, a) })
-	if n := p.workers(job); len(peaks) >= n && peaks[n-1] < p.jobs[job].Memory.Peak() {
-		peak := peaks[n-1]
+	peak, ok := most(p, job, func(g cluster.GPU) (unit.Bytes, bool) { return p.packer.PeakAt(job, g, peakStep) })
+	if ok && peak < p.jobs[job].Memory.Peak() {
 		if gpu := p.whatIf(job, func(j *Job) { j.Memory = placement.WithPeak(memoryOf(j), peak) }); gpu >= 0 {
 			return peak, gpu
 		}
@@ -205,23 +220,37 @@ func (p *planner) lowerPeak(job int) (unit.Bytes, int) {
 
 // lowerFloor is the largest floor, in whole per cent, with which a job would start now, and its first GPU.
 func (p *planner) lowerFloor(job int) (float64, int) {
-	var floors []float64
-	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if floor, ok := p.packer.FloorAt(job, g); ok {
-			floors = append(floors, floor)
-		}
+	floor, ok := most(p, job, func(g cluster.GPU) (float64, bool) { return p.packer.FloorAt(job, g) })
+	if floor = math.Floor(floor*100+floorTolerance) / 100; !ok || floor <= 0 || floor >= p.jobs[job].Floor {
+		return 0, 0
 	}
-	slices.SortFunc(floors, func(a, b float64) int { return cmp.Compare(b, a) })
-	if n := p.workers(job); len(floors) >= n {
-		floor := math.Floor(floors[n-1]*100+floorTolerance) / 100
-		if floor <= 0 || floor >= p.jobs[job].Floor {
-			return 0, 0
-		}
-		if gpu := p.whatIf(job, func(j *Job) { j.Floor = floor }); gpu >= 0 {
-			return floor, gpu
-		}
+	if gpu := p.whatIf(job, func(j *Job) { j.Floor = floor }); gpu >= 0 {
+		return floor, gpu
 	}
 	return 0, 0
+}
+
+// most is the largest of what GPUs would take that enough of them for a job would take.
+func most[T cmp.Ordered](p *planner, job int, at func(cluster.GPU) (T, bool)) (T, bool) {
+	type offer struct {
+		value T
+		node  int
+	}
+	var offers []offer
+	for g := range cluster.GPU(len(p.s.GPUs)) {
+		if v, ok := at(g); ok {
+			offers = append(offers, offer{v, p.node(g)})
+		}
+	}
+	slices.SortFunc(offers, func(a, b offer) int { return cmp.Compare(b.value, a.value) })
+	enough := p.tally(job)
+	for _, o := range offers {
+		if enough.Add(o.node); enough.Enough(p.workers(job)) {
+			return o.value, true
+		}
+	}
+	var none T
+	return none, false
 }
 
 // floorTolerance keeps a floor of 82 % from being shown as 81 % for the rounding of a product.

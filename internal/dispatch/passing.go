@@ -1,26 +1,36 @@
 package dispatch
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
-	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/placement"
-	"weft.dev/weft/internal/plan"
 )
 
-// shape is what decides whether a job finds room: jobs of one shape are as well off as each other.
-type shape struct {
-	kind, workers int
-	class         cluster.Class
-	timed         bool // it will have ended by the time that was promised to the first in line
-	aged          int  // its own priority, age included
+// fit is what decides whether a job finds room, others ahead aside.
+type fit struct {
+	ask     int32 // see placement.Packer.Ask
+	workers int
 }
 
-// harmSteps bounds the searches for harm of one plan: a few milliseconds. Where it is spent, nobody passes any more.
-const harmSteps = 20_000
+// shape is what decides whether a job starts: jobs of one shape are as well off as each other.
+type shape struct {
+	fit
+	timed bool // it will have ended by the time that was promised to the first in line
+	aged  int  // its own priority, age included
+}
+
+// The searches for harm of one plan are bounded: a few milliseconds on a machine, and more where there are more GPUs. Where that
+// is spent, nobody passes any more.
+const (
+	leastSteps  = 20_000
+	stepsPerGPU = 50
+)
+
+func (p *planner) harmSteps() int { return max(leastSteps, stepsPerGPU*len(p.s.GPUs)) }
+
+func (p *planner) fitOf(job int) fit { return fit{p.packer.Ask(job), p.workers(job)} }
 
 // aged is a job's own priority with its age.
 func (p *planner) aged(job int) int { return p.jobs[job].Priority + age(p.jobs[job], p.s.Now) }
@@ -29,7 +39,7 @@ func (p *planner) aged(job int) int { return p.jobs[job].Priority + age(p.jobs[j
 func (p *planner) higher(ahead, aged int) bool { return p.o.Strict || p.aged(ahead) > aged }
 
 func (p *planner) shapeOf(job int) shape {
-	return shape{p.problem.Kind(job), p.workers(job), p.jobs[job].Class, p.inTime(job), p.aged(job)}
+	return shape{p.fitOf(job), p.inTime(job), p.aged(job)}
 }
 
 // claim counts a job that waits for room among those ahead of all that follow. The first in line keeps the GPUs that it is
@@ -47,36 +57,14 @@ func (p *planner) claim(job int) {
 		p.claims[job] = p.nearest(job)
 	}
 	for _, g := range p.claims[job] {
-		p.kept[g].Add(job)
+		p.kept.add(job, g)
 	}
-}
-
-// nearest are the GPUs that a job keeps: those kept by the fewest, then those nearest to taking it, then the lowest.
-func (p *planner) nearest(job int) []cluster.GPU {
-	type option struct {
-		gpu  cluster.GPU
-		kept int
-		why  plan.Reason
-	}
-	var options []option
-	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if n := p.kept[g].Len(); n < p.o.MaxResidents && !p.bar(job, g).Refused() {
-			why, _ := p.packer.Why(job, g)
-			options = append(options, option{g, n, why})
-		}
-	}
-	slices.SortStableFunc(options, func(a, b option) int { return cmp.Or(cmp.Compare(a.kept, b.kept), nearer(a.why, b.why)) })
-	keep := []cluster.GPU{}
-	for _, o := range options[:min(len(options), p.workers(job))] {
-		keep = append(keep, o.gpu)
-	}
-	return keep
 }
 
 // higherThan are those of ahead that are higher than a priority.
 func (p *planner) higherThan(aged int) *placement.Ahead {
 	if p.above[aged] == nil {
-		p.above[aged] = p.problem.Ahead()
+		p.above[aged] = p.packer.Ahead()
 		for _, job := range p.ahead {
 			if p.higher(job, aged) {
 				p.above[aged].Add(job)
@@ -88,28 +76,76 @@ func (p *planner) higherThan(aged int) *placement.Ahead {
 
 // passing is where a job may go without being in the way of those ahead.
 type passing struct {
-	p        *planner
-	job      int
-	free     bool                 // everywhere
-	may      map[cluster.GPU]bool // by GPU that would take it
-	offended *box.ID              // the first of those ahead that it would be in the way of
-	at       int                  // its place among them
+	p     *planner
+	job   int
+	free  bool // everywhere
+	above *placement.Ahead
+	known *answers
 }
 
-func (l *passing) allows(g cluster.GPU) bool {
-	if l.free {
-		return true
+// law is what decides whom a job is in the way of, the GPU aside.
+type law struct {
+	ask   int32
+	above *placement.Ahead
+}
+
+// answers are whom jobs of an ask are in the way of, by the spot of a GPU and who keeps it; -1 for nobody. They hold for one
+// version of those above.
+type answers struct {
+	version int
+	whom    map[[2]int32]int
+}
+
+func (p *planner) passing(job int, free bool) *passing {
+	l := &passing{p: p, job: job, free: free}
+	if free {
+		return l
 	}
-	may, ok := l.may[g]
+	l.above = p.higherThan(p.aged(job))
+	key := law{p.packer.Ask(job), l.above}
+	if l.known = p.harms[key]; l.known == nil || l.known.version != l.above.Version() {
+		l.known = &answers{l.above.Version(), map[[2]int32]int{}}
+		p.harms[key] = l.known
+	}
+	return l
+}
+
+func (l *passing) allows(g cluster.GPU) bool { return l.free || l.whom(g) < 0 }
+
+// whom is one of those ahead that the job could be in the way of on a GPU, or one that stands for it; -1 for nobody.
+func (l *passing) whom(g cluster.GPU) int {
+	p := l.p
+	key := [2]int32{p.packer.Spot(g), p.kept.at[g]}
+	other, ok := l.known.whom[key]
 	if !ok {
-		other := l.p.packer.InTheWayOf(l.job, g, [2]*placement.Ahead{l.p.higherThan(l.p.aged(l.job)), l.p.kept[g]}, &l.p.steps)
-		may = other < 0
-		l.may[g] = may
-		if at := slices.Index(l.p.ahead, other); !may && (l.offended == nil || at < l.at) {
-			l.offended, l.at = &l.p.jobs[other].ID, at
+		other = p.packer.InTheWayOf(l.job, g, [2]*placement.Ahead{l.above, p.kept.lists[p.kept.at[g]]}, &p.steps)
+		if p.steps >= 0 {
+			l.known.whom[key] = other
 		}
 	}
-	return may
+	return other
+}
+
+// offended is the first of those ahead that a job could be in the way of, over all GPUs that would take it.
+func (l *passing) offended() int {
+	p, first := l.p, len(l.p.ahead)-1
+	for g := range cluster.GPU(len(p.s.GPUs)) {
+		if !p.packer.Takes(l.job, g) {
+			continue
+		}
+		if other := l.whom(g); other >= 0 {
+			first = min(first, p.place[l.standsFor(other, g)])
+		}
+	}
+	return p.ahead[first]
+}
+
+// standsFor is the job that one of the same ask stands for on a GPU: the first of those above, or else of those that keep it.
+func (l *passing) standsFor(other int, g cluster.GPU) int {
+	if first := l.above.First(l.p.packer.Ask(other)); first >= 0 {
+		return first
+	}
+	return l.p.kept.first(l.p.packer.Ask(other), g)
 }
 
 // inTime says whether a job will have ended before the first in line starts at the latest.

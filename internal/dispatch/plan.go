@@ -8,6 +8,7 @@ import (
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/plan"
+	"weft.dev/weft/internal/unit"
 )
 
 // Plan decides which waiting jobs start now. Jobs are tried in the order of the queue. One that does not fit waits, and from
@@ -29,22 +30,27 @@ type planner struct {
 	placed  map[int][]cluster.GPU // each start
 	waits   map[int]Wait
 	ahead   []int                    // jobs that wait for room, as they were picked
+	place   map[int]int              // of each of ahead among them
 	claims  map[int][]cluster.GPU    // that each of ahead keeps for itself among its equals
-	kept    []*placement.Ahead       // those who keep it, of each GPU
+	kept    keeping                  // who keeps which GPU
 	above   map[int]*placement.Ahead // those of ahead that are higher than a priority, by that
-	hidden  map[shape]bool
+	harms   map[law]*answers
+	never   map[fit]Wait // why none of a fit starts, whoever is there; no reason where one may
+	hidden  map[fit]bool // no room
 	held    map[shape]box.ID
-	promise time.Time // when ahead[0] starts at the latest; zero for unknown
-	steps   int       // of searching for harm that are left
+	nearby  map[fit]refused
+	whys    []map[int32]plan.Reason // by ask, then spot
+	promise time.Time               // when ahead[0] starts at the latest; zero for unknown
+	steps   int                     // of searching for harm that are left
 }
 
 func newPlanner(s *State) *planner {
-	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, hidden: map[shape]bool{},
-		held: map[shape]box.ID{}, claims: map[int][]cluster.GPU{}, above: map[int]*placement.Ahead{}, steps: harmSteps}
+	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, place: map[int]int{},
+		claims: map[int][]cluster.GPU{}, above: map[int]*placement.Ahead{}, harms: map[law]*answers{}, never: map[fit]Wait{},
+		hidden: map[fit]bool{}, held: map[shape]box.ID{}, nearby: map[fit]refused{}}
+	p.kept = newKeeping(p.board)
+	p.steps = p.harmSteps()
 	p.levels = make([]int, len(p.jobs))
-	for range s.GPUs {
-		p.kept = append(p.kept, p.problem.Ahead())
-	}
 	var waiting []int
 	for i := range p.jobs {
 		if p.runs(i) {
@@ -69,27 +75,55 @@ func (p *planner) hopeless(job int) (Wait, bool) {
 		w.Reason = plan.Reason{Code: j.Waits}
 		return w, true
 	}
-	peak, large, open := j.Memory.Peak(), 0, 0
+	if p.packer == nil {
+		w.Reason = plan.Reason{Code: plan.TooLarge, Got: float64(max(1, j.GPUs))}
+		return w, true
+	}
+	key := fit{p.packer.Ask(job), max(1, j.GPUs)}
+	w, ok := p.never[key]
+	if !ok {
+		w = p.impossible(job)
+		p.never[key] = w
+	}
+	w.Job = j.ID
+	return w, w.Reason.Refused()
+}
+
+// impossible is hopeless for all jobs that are as well off as each other.
+func (p *planner) impossible(job int) Wait {
+	n, together, peak := p.workers(job), p.together(job), p.jobs[job].Memory.Peak()
+	open, large, allowed, largest := p.tally(job), p.tally(job), 0, unit.Bytes(0)
+	w := Wait{GPU: -1}
 	for g := range p.s.GPUs {
-		if p.s.GPUs[g].Usable >= peak {
-			large++
+		r, usable := p.bar(job, cluster.GPU(g)), p.s.GPUs[g].Usable
+		if r.Code != plan.NodeMismatch {
+			allowed++
+			largest = max(largest, usable)
+			if usable >= peak {
+				large.Add(p.node(cluster.GPU(g)))
+			}
 		}
-		r := p.bar(job, cluster.GPU(g))
 		if !r.Refused() {
-			open++
+			open.Add(p.node(cluster.GPU(g)))
 		} else if w.GPU < 0 || nearer(r, w.Reason) < 0 {
 			w.GPU, w.Reason = g, r
 		}
 	}
-	switch n := max(1, j.GPUs); {
-	case open >= n:
-		return Wait{}, false
-	case len(p.s.GPUs) >= n && large == 0:
-		return Wait{Job: j.ID, GPU: -1, Reason: plan.Reason{Code: plan.TooLarge, Got: float64(peak), Limit: float64(p.largest)}}, true
-	case large < n:
-		return Wait{Job: j.ID, GPU: -1, Reason: plan.Reason{Code: plan.TooLarge, Got: float64(n), Limit: float64(large)}}, true
+	most, _ := large.Most()
+	switch asked := max(1, p.jobs[job].GPUs); {
+	case open.Enough(n):
+		return Wait{}
+	case allowed == 0:
+		w.GPU = -1
+		return w
+	case allowed >= n && large.Count() == 0:
+		return Wait{GPU: -1, Reason: plan.Reason{Code: plan.TooLarge, Got: float64(peak), Limit: float64(largest)}}
+	case together > 1 && most < together:
+		return Wait{GPU: -1, Reason: plan.Reason{Code: plan.TooLarge, Got: float64(together), Limit: float64(most)}}
+	case !large.Enough(n):
+		return Wait{GPU: -1, Reason: plan.Reason{Code: plan.TooLarge, Got: float64(asked), Limit: float64(large.Workers())}}
 	}
-	return w, true
+	return w
 }
 
 // run picks every job of the queue and starts it or notes why not.
@@ -105,6 +139,7 @@ func (p *planner) run() {
 			continue
 		}
 		p.order = append(p.order, job)
+		p.place[job] = len(p.ahead)
 		p.ahead = append(p.ahead, job)
 		p.claim(job)
 	}
@@ -113,20 +148,20 @@ func (p *planner) run() {
 // start puts a job on GPUs if it may.
 func (p *planner) start(job int) bool {
 	shape := p.shapeOf(job)
-	if p.hidden[shape] || p.held[shape] != 0 {
+	if p.hidden[shape.fit] || p.held[shape] != 0 {
 		return false
 	}
-	law := passing{p: p, job: job, free: shape.timed || len(p.ahead) == 0, may: map[cluster.GPU]bool{}}
+	law := p.passing(job, shape.timed || len(p.ahead) == 0)
 	gpus, r := p.packer.AddWhere(job, law.allows)
-	switch {
-	case !r.Refused():
+	if !r.Refused() {
 		p.starts = append(p.starts, job)
 		p.placed[job] = gpus
 		return true
-	case law.offended != nil && len(law.may) >= shape.workers:
-		p.held[shape] = *law.offended
-	default:
-		p.hidden[shape] = true
+	}
+	if n, _ := p.packer.OpensAfter(job, nil); n == 0 && !law.free {
+		p.held[shape] = p.jobs[law.offended()].ID
+	} else {
+		p.hidden[shape.fit] = true
 	}
 	return false
 }

@@ -9,10 +9,10 @@ import (
 
 // line is the waiting jobs of one user at one priority, the oldest first.
 type line struct {
-	user     string
+	share    *share
 	priority int
 	jobs     []int
-	level    int // priority with the age of the oldest
+	level    int // priority with the age of the oldest of its priority
 }
 
 // share is what a user has, with what it was picked for.
@@ -66,7 +66,7 @@ func newQueue(b *board, waiting []int) *queue {
 		k := key{b.jobs[i].Priority, b.jobs[i].User}
 		if _, ok := at[k]; !ok {
 			at[k] = len(q.lines)
-			q.lines = append(q.lines, line{user: k.user, priority: k.priority})
+			q.lines = append(q.lines, line{share: q.share(k.user), priority: k.priority})
 		}
 		l := &q.lines[at[k]]
 		l.jobs = append(l.jobs, i)
@@ -74,6 +74,7 @@ func newQueue(b *board, waiting []int) *queue {
 	for i := range q.lines {
 		slices.SortFunc(q.lines[i].jobs, q.earlier)
 	}
+	slices.SortStableFunc(q.lines, func(x, y line) int { return cmp.Compare(x.priority, y.priority) })
 	return q
 }
 
@@ -94,24 +95,24 @@ func (q *queue) earlier(a, b int) int {
 // age lifts all jobs of a priority with its oldest: a user's many old jobs do not go before another's first. Of the users
 // that wait at that level the one with the least load goes first, then the one whose job was submitted first. O(lines).
 func (q *queue) next() (job, at int) {
-	level := map[int]int{} // of each priority
-	for i := range q.lines {
-		if l := &q.lines[i]; len(l.jobs) > 0 {
-			aged := l.priority + age(q.b.jobs[l.jobs[0]], q.b.s.Now)
-			if most, ok := level[l.priority]; !ok || aged > most {
-				level[l.priority] = aged
+	var best *line
+	for from := 0; from < len(q.lines); {
+		end := from
+		level, any := 0, false
+		for ; end < len(q.lines) && q.lines[end].priority == q.lines[from].priority; end++ {
+			if l := &q.lines[end]; len(l.jobs) > 0 {
+				aged := l.priority + age(q.b.jobs[l.jobs[0]], q.b.s.Now)
+				if !any || aged > level {
+					level, any = aged, true
+				}
 			}
 		}
-	}
-	var best *line
-	for i := range q.lines {
-		l := &q.lines[i]
-		if len(l.jobs) == 0 {
-			continue
-		}
-		l.level = level[l.priority]
-		if best == nil || q.before(l, best) < 0 {
-			best = l
+		for ; from < end; from++ {
+			l := &q.lines[from]
+			l.level = level
+			if len(l.jobs) > 0 && (best == nil || q.before(l, best) < 0) {
+				best = l
+			}
 		}
 	}
 	if best == nil {
@@ -127,8 +128,8 @@ func (q *queue) before(a, b *line) int {
 	if c := cmp.Compare(b.level, a.level); c != 0 {
 		return c
 	}
-	if a.user != b.user {
-		if c := cmp.Compare(q.shares[a.user].load(), q.shares[b.user].load()); c != 0 {
+	if a.share != b.share {
+		if c := cmp.Compare(a.share.load(), b.share.load()); c != 0 {
 			return c
 		}
 	}

@@ -7,6 +7,9 @@ import "weft.dev/weft/internal/cluster"
 func (k *Packer) Takes(job int, g cluster.GPU) bool {
 	first, _ := k.p.WorkersOf(job)
 	kind := k.p.kindOf(first)
+	if k.ground != nil {
+		return k.admits(job, g) && (k.allow == nil || k.allow(g)) && !k.p.sameJob(k.overlay.Residents(g), first)
+	}
 	return k.p.sets.join(k.set[g], kind.group) != refused && k.takes(g, first) &&
 		!k.p.sameJob(k.overlay.Residents(g), first)
 }

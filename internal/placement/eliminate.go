@@ -179,7 +179,7 @@ func (k *Packer) swapInto(set, out int32, w cluster.Worker) bool {
 		mark := k.overlay.Checkpoint()
 		r := k.residentOf(g, out)
 		k.reindex(k.overlay.Remove(r))
-		if !k.p.sameJob(k.overlay.Residents(g), w) && k.takes(g, w) {
+		if !k.p.sameJob(k.overlay.Residents(g), w) && k.takes(g, w) && k.near(w, g) {
 			k.put(w, g)
 			if to, ok := k.findShared(r); ok {
 				k.put(r, to)

@@ -81,12 +81,12 @@ func jobsAt(k *Packer, g cluster.GPU) []int {
 
 // judgeOn is judge for the memory of one GPU.
 func (s *scene) judgeOn(k *Packer, g cluster.GPU, jobs []int) bool {
-	limit := k.gpus.Memory[g]
+	limit := k.ground.Memory[g]
 	var held, most unit.Bytes
 	for _, j := range jobs {
 		held, most = held+s.profiles[j].Persistent, max(most, ephemeral(s.profiles[j]))
 	}
-	if held > limit || k.gpus.Handover && held+most > limit || len(jobs) > s.options.MaxResidents {
+	if held > limit || k.ground.Handover && held+most > limit || len(jobs) > s.options.MaxResidents {
 		return false
 	}
 	here := *s
@@ -97,7 +97,7 @@ func (s *scene) judgeOn(k *Packer, g cluster.GPU, jobs []int) bool {
 // checkQuestions holds what is asked about a job that is not placed against each other.
 func checkQuestions(t *rapid.T, s *scene, k *Packer, j int) {
 	before := k.overlay.Snapshot()
-	for g := range cluster.GPU(len(k.gpus.Memory)) {
+	for g := range cluster.GPU(len(k.ground.Memory)) {
 		r, who := k.Why(j, g)
 		if takes := k.Takes(j, g); takes == r.Refused() || who >= 0 && !slices.Contains(jobsAt(k, g), who) {
 			t.Fatalf("job %d on GPU %d: takes %t, why not %s of %d", j, g, takes, r, who)

@@ -8,20 +8,10 @@ import (
 
 // Ahead is waiting jobs that another may not be in the way of, by their kinds.
 type Ahead struct {
-	p     *Problem
-	jobs  int
-	kinds []harmed
-	at    map[waiter]int
-}
-
-// Len is the number of jobs.
-func (a *Ahead) Len() int { return a.jobs }
-
-// waiter is what jobs ahead have in common that stand for each other. Kinds that share with nobody do not tell classes apart;
-// what bars a GPU may.
-type waiter struct {
-	kind  int32
-	class cluster.Class
+	k       *Packer
+	kinds   []harmed
+	at      map[int32]int // by ask: jobs of one ask stand for each other
+	version int
 }
 
 // harmed is some workers of one kind that could be in a set together.
@@ -31,25 +21,39 @@ type harmed struct {
 	left int // not in the set so far
 }
 
-// Ahead is an empty list of jobs ahead.
-func (p *Problem) Ahead() *Ahead { return &Ahead{p: p, at: map[waiter]int{}} }
+// Ahead is an empty list of jobs ahead on the GPUs of a packer made by NewPackerOn.
+func (k *Packer) Ahead() *Ahead { return &Ahead{k: k, at: map[int32]int{}} }
 
-// Add puts a job at the end.
+// Add puts a job at the end. No set holds more of one ask than a GPU may have residents.
 func (a *Ahead) Add(job int) {
-	a.jobs++
-	w := waiter{a.p.kind[job], a.p.jobs[job].Class}
-	if i, ok := a.at[w]; ok {
-		a.kinds[i].left++
-		return
+	ask := a.k.Ask(job)
+	i, ok := a.at[ask]
+	if !ok {
+		i = len(a.kinds)
+		a.at[ask] = i
+		a.kinds = append(a.kinds, harmed{&a.k.p.kinds[a.k.p.kind[job]], job, 0})
 	}
-	a.at[w] = len(a.kinds)
-	a.kinds = append(a.kinds, harmed{&a.p.kinds[w.kind], job, 1})
+	if a.kinds[i].left < a.k.p.options.MaxResidents {
+		a.kinds[i].left++
+		a.version++
+	}
+}
+
+// Version counts what changed the answers of InTheWayOf.
+func (a *Ahead) Version() int { return a.version }
+
+// First is the first of the jobs of an ask; -1 where there is none.
+func (a *Ahead) First(ask int32) int {
+	if i, ok := a.at[ask]; ok {
+		return a.kinds[i].job
+	}
+	return -1
 }
 
 // InTheWayOf says whether a job on a GPU that takes it could keep one of the jobs ahead off it, now or after any of the
 // residents have left. It could unless every set of residents and jobs ahead, with at least one of these, that may share
 // the GPU may share it with the job too. It returns the first job ahead of such a set, or -1. The jobs ahead are those of
-// both lists.
+// both lists. To a job of the same ask, on a GPU of the same spot, the answer is the same.
 //
 // Sets are tried one by one; steps bounds and counts down how many. Where it runs out, the answer is the first job ahead.
 func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead [2]*Ahead, steps *int) int {
@@ -120,10 +124,10 @@ func (h *harm) fits(groups []int32, load profile.Load, most unit.Bytes, more *ki
 	if r, _ := h.k.p.sets.check(append(append(buffer[:0], groups...), more.group), more.group); r.Refused() {
 		return false
 	}
-	limit := h.k.gpus.Memory[h.gpu]
+	limit := h.k.ground.Memory[h.gpu]
 	held := load.Persistent().Add(more.profile.Persistent)
 	if held > limit || load.Overflow(more.profile, limit) > h.k.p.options.Epsilon {
 		return false
 	}
-	return !h.k.gpus.Handover || held.Add(max(most, ephemeral(more.profile))) <= limit
+	return !h.k.ground.Handover || held.Add(max(most, ephemeral(more.profile))) <= limit
 }

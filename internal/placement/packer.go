@@ -29,7 +29,7 @@ type Packer struct {
 	used    []int32                // the other sets that ever had a GPU
 	ranked  []ranking              // by group
 	swaps   int                    // that may still be tried for the worker being relocated
-	gpus    *GPUs                  // what is particular about the GPUs, where anything is
+	ground  *ground                // what is particular about the GPUs, where anything is
 	allow   func(cluster.GPU) bool // where the worker being placed may go; nil for everywhere
 }
 
@@ -173,8 +173,8 @@ func (k *Packer) Remove(job int) {
 
 // find is the GPU for a worker: the tightest fit in the most preferred set, else an idle GPU.
 func (k *Packer) find(w cluster.Worker) (cluster.GPU, bool) {
-	if k.gpus != nil {
-		return k.choose(w, k.gpus.Spread)
+	if k.ground != nil {
+		return k.choose(w)
 	}
 	if g, ok := k.findShared(w); ok {
 		return g, true
@@ -191,8 +191,8 @@ func (k *Packer) find(w cluster.Worker) (cluster.GPU, bool) {
 
 // findShared is find without idle GPUs.
 func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
-	if k.gpus != nil {
-		g, _ := k.chooseShared(w)
+	if k.ground != nil {
+		g := k.chooseShared(w, k.reach(w))
 		return g, g != cluster.NoGPU
 	}
 	kind := k.p.kindOf(w)
@@ -207,13 +207,18 @@ func (k *Packer) findShared(w cluster.Worker) (cluster.GPU, bool) {
 // takes verifies C1 and C2 for one more worker on a GPU, and what is particular about that GPU.
 func (k *Packer) takes(g cluster.GPU, w cluster.Worker) bool {
 	need := k.p.kindOf(w).profile
-	if k.gpus == nil {
+	if k.ground == nil {
 		return k.p.fits(k.load[g], need)
 	}
 	return !k.barred(k.p.Job(w), g).Refused() && !k.memory(g, need).Refused() && (k.allow == nil || k.allow(g))
 }
 
 func (k *Packer) put(w cluster.Worker, g cluster.GPU) {
+	if k.ground != nil {
+		k.overlay.Add(w, g)
+		k.file(g, k.ground.with(k, g, k.p.kind[k.p.job[w]]))
+		return
+	}
 	kind := k.p.kindOf(w)
 	next := k.p.sets.join(k.set[g], kind.group)
 	k.move(g, next, k.load[g].Add(kind.profile), k.size[g]+kind.size)
@@ -236,6 +241,10 @@ func (k *Packer) move(g cluster.GPU, set int32, load profile.Load, size float64)
 // reindex files a GPU by its present residents, whether or not they may still share.
 func (k *Packer) reindex(g cluster.GPU) {
 	residents := k.overlay.Residents(g)
+	if k.ground != nil {
+		k.file(g, k.ground.stateOf(k, residents))
+		return
+	}
 	groups, load, size := k.p.groupsAt(residents), profile.Load{}, 0.0
 	for _, r := range residents {
 		kind := k.p.kindOf(r)

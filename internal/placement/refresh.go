@@ -14,7 +14,8 @@ func (k *Packer) Refresh() {
 // reports false when there is none. O(log n).
 func (k *Packer) Rehouse(w cluster.Worker) bool { return k.RehouseWhere(w, nil) }
 
-// RehouseWhere is Rehouse among the GPUs of a packer made by NewPackerOn that allow accepts; nil accepts all.
+// RehouseWhere is Rehouse among the GPUs of a packer made by NewPackerOn that allow accepts; nil accepts all. A worker that must
+// be together with others stays on their node; where that one has no place for it, all of them move to another.
 func (k *Packer) RehouseWhere(w cluster.Worker, allow func(cluster.GPU) bool) bool {
 	k.allow = allow
 	defer func() { k.allow = nil }()
@@ -24,7 +25,7 @@ func (k *Packer) RehouseWhere(w cluster.Worker, allow func(cluster.GPU) bool) bo
 	to, ok := k.find(w)
 	if !ok || to == from {
 		k.overlay.Rollback(mark, k.reindex)
-		return false
+		return k.ground != nil && k.ground.together(k.p.Job(w)) > 1 && k.rehouseRun(w)
 	}
 	k.put(w, to)
 	k.overlay.Commit()
