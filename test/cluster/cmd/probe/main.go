@@ -1,6 +1,6 @@
 // Command probe shows what a container is given: its arguments, environment, devices and mounts, one on each line. Then it
-// waits for SIGTERM, or with the argument "once" ends at once. With "get URL" it says what the API server answers to its
-// ServiceAccount.
+// waits for SIGTERM, or with the argument "once" ends at once. With "get PATH" it says what the API server answers to its
+// ServiceAccount. With "webhook NAME" it is an admission webhook of that name which refuses everything.
 package main
 
 import (
@@ -25,18 +25,27 @@ func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	show()
-	if len(os.Args) > 2 && os.Args[1] == "get" {
-		if err := get(os.Args[2]); err != nil {
-			fmt.Println("error", err)
-			os.Exit(1)
-		}
-		return
+	if err := do(os.Args[1:]); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
 	}
-	if len(os.Args) > 1 && os.Args[1] == "once" {
+	if len(os.Args) > 1 && os.Args[1] != "webhook" {
 		return
 	}
 	fmt.Println("waiting")
 	fmt.Println("signal", <-signals)
+}
+
+func do(arguments []string) error {
+	switch {
+	case len(arguments) == 0, len(arguments) == 1 && arguments[0] == "once":
+		return nil
+	case len(arguments) == 2 && arguments[0] == "get":
+		return get(arguments[1])
+	case len(arguments) == 2 && arguments[0] == "webhook":
+		return webhook(arguments[1])
+	}
+	return fmt.Errorf("there is no %q", arguments)
 }
 
 func show() {
