@@ -211,7 +211,7 @@ func shimSockets(dir string) []string {
 		if json.Unmarshal(text, &shim) != nil {
 			continue
 		}
-		if path, found := strings.CutPrefix(shim.Address, "unix://"); found && strings.HasPrefix(path, "/run/containerd/s/") {
+		if path, found := strings.CutPrefix(shim.Address, "unix://"); found && filepath.Dir(path) == "/run/containerd/s" && filepath.Clean(path) == path {
 			list = append(list, path)
 		}
 	}
