@@ -8,4 +8,4 @@
 // +groupName=weft.dev
 package v1alpha1
 
-//go:generate ../../scripts/crds.sh
+//go:generate go tool -modfile=../../tools/go.mod controller-gen object crd paths=. output:crd:dir=../../charts/weft/files/crds
