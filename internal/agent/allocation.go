@@ -29,6 +29,8 @@ type Spec struct {
 	Cooperates bool       `json:"cooperates"`     // hands its unused memory over at its iterations
 	UID        int        `json:"uid"`            // whose processes may connect
 	PID        int        `json:"pid"`            // with whose end the allocation ends; 0 for none
+	Container  *Container `json:"container,omitempty"`
+	Whole      bool       `json:"whole,omitempty"` // nobody beside it, and it runs without weft's library
 }
 
 // allocation is what a job has of GPUs: its socket, its share, its memory.
@@ -154,7 +156,7 @@ func (al *allocation) open(g *gpu) error {
 		al.opened(g)
 	case ledger.Waits:
 	default:
-		return &RefusalError{Code: "memory", Message: fmt.Sprintf("%s: %v reserved or at a peak together, and %v are usable", g.name(), answer.Need, answer.Limit),
+		return &RefusalError{Code: RefusedMemory, Message: fmt.Sprintf("%s: %v reserved or at a peak together, and %v are usable", g.name(), answer.Need, answer.Limit),
 			Why: answer.Outcome.String(), Fix: "a smaller --reserved or --peak, another --gpu, or wait until a job ends"}
 	}
 	return nil
@@ -176,7 +178,8 @@ func (al *allocation) opened(*gpu) {
 
 // makeDir makes the folder that the job sees.
 func (al *allocation) makeDir() error {
-	if err := errors.Join(os.MkdirAll(filepath.Dir(al.dir), 0o711), os.MkdirAll(al.dir, 0o700)); err != nil {
+	folder, _ := al.modes()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(al.dir), 0o711), os.MkdirAll(al.dir, 0o700), os.Chmod(al.dir, folder)); err != nil {
 		return fmt.Errorf("make the allocation's folder: %w", err)
 	}
 	if len(al.a.o.Env) > 0 {
@@ -193,7 +196,7 @@ func (al *allocation) makeDir() error {
 
 // own gives a file of the folder to the allocation's user.
 func (al *allocation) own(path string) error {
-	if al.spec.UID == os.Geteuid() {
+	if al.spec.UID == os.Geteuid() || al.spec.Container != nil {
 		return nil
 	}
 	if err := os.Chown(path, al.spec.UID, -1); err != nil {
@@ -213,7 +216,8 @@ func (al *allocation) listen() {
 	}
 	fd, err := listenPackets(al.socket())
 	if err == nil {
-		err = errors.Join(os.Chmod(al.socket(), 0o600), al.own(al.socket()), al.a.poll.add(fd, unix.EPOLLIN, func(uint32) { al.accept() }))
+		_, socket := al.modes()
+		err = errors.Join(os.Chmod(al.socket(), socket), al.own(al.socket()), al.a.poll.add(fd, unix.EPOLLIN, func(uint32) { al.accept() }))
 		if err != nil {
 			al.a.poll.remove(fd)
 		}
@@ -266,7 +270,7 @@ func (al *allocation) connect(fd int) {
 	al.a.conns[c] = struct{}{}
 	al.conns++
 	switch {
-	case who.uid != al.spec.UID && who.uid != 0:
+	case !al.admits(who.uid):
 		c.refuse(wire.RefusedUser, fmt.Sprintf("user %d connects to the socket of user %d", who.uid, al.spec.UID))
 	case al.conns > mostConns:
 		c.refuse(wire.RefusedFull, "")

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,19 +24,18 @@ func Environment(own []string, libraries, allocation string) ([]string, error) {
 		environment[i] = prefix + value(environment[i][len(prefix):])
 	}
 	library := filepath.Join(libraries, "libweft.so")
-	set("WEFT_SOCKET", func(string) string { return filepath.Join(allocation, SocketName) })
 	set("LD_PRELOAD", func(own string) string {
 		if slices.Contains(strings.FieldsFunc(own, func(r rune) bool { return r == ':' || r == ' ' }), library) {
 			return own
 		}
 		return strings.TrimPrefix(own+":"+library, ":")
 	})
-	text, err := os.ReadFile(filepath.Join(allocation, EnvName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	variables, err := Variables(allocation)
+	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		value := variables[name]
 		set(name, func(own string) string {
 			if name == "LD_LIBRARY_PATH" && own != "" {
 				return value + ":" + own
@@ -44,4 +44,18 @@ func Environment(own []string, libraries, allocation string) ([]string, error) {
 		})
 	}
 	return environment, nil
+}
+
+// Variables are what a program of an allocation needs in its environment beside the preloaded library.
+func Variables(allocation string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(allocation, EnvName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	variables := map[string]string{"WEFT_SOCKET": filepath.Join(allocation, SocketName)}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		variables[name] = value
+	}
+	return variables, nil
 }

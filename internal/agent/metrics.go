@@ -109,7 +109,11 @@ func (s *series) jobs(stats *Stats) {
 		s.family(name, kind, help)
 		for i := range stats.Jobs {
 			j := &stats.Jobs[i]
-			s.value(name, of(j), "allocation", strconv.FormatUint(j.ID, 10), "name", j.Name, "class", j.Class.String())
+			labels := []string{"allocation", strconv.FormatUint(j.ID, 10), "name", j.Name, "class", j.Class.String()}
+			if c := j.Container; c != nil {
+				labels = append(labels, "namespace", c.Namespace, "pod", c.Pod, "container", c.Name)
+			}
+			s.value(name, of(j), labels...)
 		}
 	}
 	each("job_token_held_seconds_total", "counter", "Time with the token.", func(j *Job) float64 { return j.Held })

@@ -35,6 +35,9 @@ func (c *Class) UnmarshalText(text []byte) error {
 	return err
 }
 
+// RefusedMemory is the code of a refusal for memory that others have reserved now: it may be free later.
+const RefusedMemory = "memory"
+
 // RefusalError is why an allocation cannot be, as what was asked for is at fault.
 type RefusalError struct {
 	Code    string `json:"code"`
@@ -67,6 +70,10 @@ func (a *Agent) check(s *Spec) ([]*gpu, error) {
 	}
 	if s.Name == "" {
 		s.Name = "job"
+	}
+	if s.Container != nil && !a.private() {
+		return nil, &RefusalError{Code: "open_folder", Message: fmt.Sprintf("folder %s is open to other users than the agent's own", a.o.Dir),
+			Why: "any user of a container may connect to its socket, so nobody else may come near it", Fix: "chmod 700 " + a.o.Dir}
 	}
 	return gpus, checkMemory(s, gpus)
 }
@@ -102,6 +109,9 @@ func checkMemory(s *Spec, gpus []*gpu) error {
 	usable := gpus[0].Usable
 	for _, g := range gpus {
 		usable = min(usable, g.Usable)
+	}
+	if s.Whole {
+		s.Reserved, s.Peak, s.Cooperates = usable, 0, false
 	}
 	if s.Reserved == Default && s.Peak == Default {
 		s.Reserved, s.Peak = usable/part, 0

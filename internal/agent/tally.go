@@ -80,6 +80,8 @@ type Job struct {
 	Stall      float64     `json:"stall_s"` // for memory, all GPUs
 	Memory     []JobMemory `json:"memory"`  // of each GPU
 	Escaped    []Escaped   `json:"escaped,omitempty"`
+	Container  *Container  `json:"container,omitempty"`
+	Whole      bool        `json:"whole,omitempty"` // it has its GPUs alone, and all its processes are in Escaped
 }
 
 // JobMemory is a job's memory on one GPU.
@@ -114,6 +116,7 @@ type GPUState struct {
 	Held        float64    `json:"token_held_s"`
 	Utilisation float64    `json:"utilisation_fraction"` // as the driver says
 	XID         *uint64    `json:"xid"`
+	Blind       string     `json:"blind,omitempty"` // why the driver does not answer for it
 	Foreign     []Escaped  `json:"foreign,omitempty"`
 }
 
@@ -149,7 +152,7 @@ func (al *allocation) describe(now unit.Time) Job {
 		ID: al.id, Name: al.spec.Name, Class: al.spec.Class, Weight: al.spec.Weight, UID: al.spec.UID, Cooperates: al.spec.Cooperates,
 		Socket: al.socket(), Age: now.Sub(al.born).Seconds(), Held: usage.Held.Seconds(), Used: usage.Used.Seconds(), Lost: usage.Lost.Seconds(), Launches: t.launches,
 		Iterations: t.iterations, Rate: t.rate(), Overruns: t.overruns, Refused: t.refused, Waited: al.waited(now).Seconds(), Wait: quantiles(&t.wait), Hold: quantiles(&t.hold),
-		Preemption: quantiles(&t.preemption), PIDs: []int{},
+		Preemption: quantiles(&t.preemption), PIDs: []int{}, Container: al.spec.Container, Whole: al.spec.Whole,
 	}
 	for _, s := range al.sessions {
 		j.PIDs = append(j.PIDs, s.peer.pid)
@@ -184,7 +187,7 @@ func (al *allocation) waited(now unit.Time) time.Duration {
 // state collects what is known of a GPU.
 func (g *gpu) state(a *Agent, now unit.Time) GPUState {
 	s := GPUState{GPU: g.number, UUID: g.UUID.String(), Name: g.Name, PCI: g.PCI, Usable: g.Usable, Waiting: g.ledger.Waiting(), Residents: []uint64{},
-		Utilisation: g.busy}
+		Utilisation: g.busy, Blind: g.blind}
 	g.held(now, 0)
 	s.Held = g.busyFor.Seconds()
 	s.Pool, s.PoolFree = g.ledger.Pool()

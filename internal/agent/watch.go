@@ -159,6 +159,10 @@ func (a *Agent) belongs(g *gpu, p sighting) (found *allocation, how string) {
 			return al, "by its parents"
 		case al.owner.pid > 0 && p.cgroup != "" && p.cgroup != a.group && p.cgroup == al.cgroup():
 			found, how = al, "by its control group"
+		case al.spec.Container != nil:
+			if al.spec.Container.has(p.cgroup) && (how == "" || al.shares(p.cgroup)) {
+				found, how = al, "by its control group"
+			}
 		case p.socket == al.socket() && p.uid == al.spec.UID && how == "":
 			found, how = al, "by its environment"
 		case p.uid == al.spec.UID:
@@ -203,8 +207,10 @@ func (al *allocation) charge(g *gpu, p sighting, how string) {
 		e = escape{bytes: map[int]unit.Bytes{}}
 		al.escaped[p.pid] = e
 		al.tally.escaped++
-		al.a.note(Event{Type: EventEscaped, Job: al.spec.Name, ID: al.id, PID: p.pid, GPU: &g.number,
-			Text: fmt.Sprintf("%s uses %v without weft's library and is charged to this job (%s): its kernels take no turns", p.program, p.bytes, how)})
+		if !al.spec.Whole { // it is meant to run without
+			al.a.note(Event{Type: EventEscaped, Job: al.spec.Name, ID: al.id, PID: p.pid, GPU: &g.number,
+				Text: fmt.Sprintf("%s uses %v without weft's library and is charged to this job (%s): its kernels take no turns", p.program, p.bytes, how)})
+		}
 	}
 	if before, on := e.bytes[g.number]; on && before == p.bytes {
 		return

@@ -66,6 +66,11 @@ type Machine interface {
 	Close() error
 }
 
+// Versioned is a Machine that knows the version of its driver, such as "550.54.15".
+type Versioned interface {
+	DriverVersion() (string, error)
+}
+
 // ErrNone says that there is no library or no GPU.
 var ErrNone = errors.New("no GPU")
 

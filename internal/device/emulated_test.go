@@ -5,6 +5,7 @@ package device
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,11 @@ func TestEmulated(t *testing.T) {
 	}
 	if u, err := m.Utilisation(1); err != nil || u != 0 {
 		t.Errorf("%v %v", u, err)
+	}
+	if v, ok := m.(Versioned); !ok {
+		t.Error("no version of the driver")
+	} else if text, err := v.DriverVersion(); err != nil || strings.Count(text, ".") < 1 {
+		t.Errorf("version %q %v", text, err)
 	}
 	o, err := emugpu.Dial(socket)
 	if err != nil {

@@ -105,6 +105,12 @@ func (m *machine) watch() {
 // GPUs implements Machine.
 func (m *machine) GPUs() []GPU { return m.gpus }
 
+// DriverVersion implements Versioned.
+func (m *machine) DriverVersion() (string, error) {
+	version, r := m.library.SystemGetDriverVersion()
+	return version, fault("its version", r)
+}
+
 // Processes implements Machine.
 func (m *machine) Processes(gpu int) ([]Process, error) {
 	infos, r := m.devices[gpu].GetComputeRunningProcesses()
