@@ -50,6 +50,8 @@ var architecture = []row{
 	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}}, // a group of jobs, three ways
 	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                           // emulated GPUs and their broker
 	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                             // when work on GPUs ends
+	{pkg: "internal/kube/driver", may: append(upTo("unit", "cluster", "device", "agent", "kube"), "api/v1alpha1"), // serves the GPUs of a node to the kubelet
+		libs: []string{"k8s.io", "github.com/go-logr/logr", "sigs.k8s.io/yaml"}},
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},                      // real programs under a real agent on emulated GPUs

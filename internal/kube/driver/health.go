@@ -1,0 +1,90 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"weft.dev/weft/internal/agent"
+	"weft.dev/weft/internal/kube/driver/grant"
+)
+
+// faultOf is what a GPU's state says of its health.
+func faultOf(g *agent.GPUState) Fault {
+	switch {
+	case g.XID != nil:
+		return Fault(fmt.Sprintf("xid-%d", *g.XID))
+	case g.Blind != "":
+		return "lost"
+	}
+	return ""
+}
+
+// text is a fault as people read it.
+func (f Fault) text() string {
+	var xid uint64
+	if n, err := fmt.Sscanf(string(f), "xid-%d", &xid); n == 1 && err == nil {
+		return fmt.Sprintf("XID %d", xid)
+	}
+	return "is lost: the driver does not answer for it"
+}
+
+// readGPUs asks the agent how the GPUs are, and says which of them changed.
+func (d *Driver) readGPUs(ctx context.Context) (changed []int) {
+	answer, err := d.claims.agent.Ask(ctx, agent.Request{Op: agent.OpGPUs})
+	if err != nil {
+		return nil // the agent ends, and the driver with it
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range answer.GPUs {
+		if f := faultOf(&answer.GPUs[i]); i < len(d.faults) && d.faults[i] != f {
+			d.faults[i] = f
+			changed = append(changed, i)
+		}
+	}
+	return changed
+}
+
+// lookAtGPUs publishes anew what changed, and tells the node and the Pods of a GPU that broke.
+func (d *Driver) lookAtGPUs(ctx context.Context) {
+	changed := d.readGPUs(ctx)
+	if len(changed) == 0 {
+		return
+	}
+	d.publish(ctx)
+	for _, i := range changed {
+		d.tellHealth(i)
+	}
+}
+
+func (d *Driver) tellHealth(gpu int) {
+	d.mu.Lock()
+	fault := d.faults[gpu]
+	d.mu.Unlock()
+	place := fmt.Sprintf("%s/gpu%d", d.o.Node, gpu)
+	if fault == "" {
+		d.log.Info("the GPU is well again", "gpu", gpu)
+		d.tell.node(corev1.EventTypeNormal, "GPURecovered", place+" is well again: its taint is gone")
+		return
+	}
+	text := fmt.Sprintf("%s %s: tainted, others go on", place, fault.text())
+	d.log.Error(text, "gpu", gpu)
+	d.tell.node(corev1.EventTypeWarning, "GPUUnhealthy", text)
+	for _, p := range d.podsOn(d.o.GPUs[gpu].UUID.String()) {
+		d.tell.pod(p, corev1.EventTypeWarning, "GPUUnhealthy", text)
+	}
+}
+
+// podsOn are the Pods that have a GPU, each once.
+func (d *Driver) podsOn(uuid string) []grant.Object {
+	var list []grant.Object
+	for _, e := range d.claims.store.Entries() {
+		if p := e.Grant.Pod; p.UID != "" && slices.Contains(e.Grant.UUIDs(""), uuid) && !slices.Contains(list, p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
