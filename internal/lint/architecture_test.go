@@ -50,6 +50,11 @@ var architecture = []row{
 	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}}, // a group of jobs, three ways
 	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                           // emulated GPUs and their broker
 	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                             // when work on GPUs ends
+	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // the durable record of a placement
+	{pkg: "internal/kube/queue", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // a cluster as a question for dispatch
+		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", "k8s.io/klog"}},
+	{pkg: "internal/kube/controller", may: append(upTo("unit", "cluster", "box", "estimate", "dispatch", "plan", "kube"), "api/v1alpha1"), // plans for a cluster and acts on it
+		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus"}},
 	{pkg: "internal/kube/driver", may: append(upTo("unit", "cluster", "device", "agent", "kube"), "api/v1alpha1"), // serves the GPUs of a node to the kubelet
 		libs: []string{"k8s.io", "github.com/go-logr/logr", "sigs.k8s.io/yaml"}},
 	{pkg: "internal/shared"}, // finds the data of tests
