@@ -43,6 +43,9 @@ func places(ctx context.Context) (build string, dir Binaries, err error) {
 	}
 	build = filepath.Join(root, "test", "cluster", "build")
 	out, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
+	if ctx.Err() != nil {
+		return "", "", ctx.Err()
+	}
 	if err != nil {
 		return "", "", &Unavailable{[]string{fmt.Sprintf("no go command that works: %v", err)}}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -207,19 +206,13 @@ func newSettings(dir string, b Binaries, extra map[string][]string) (settings, e
 
 // abandon ends what was begun of a cluster that does not come up, and says what else went wrong in doing so.
 func abandon(ctx context.Context, c *Cluster, err error) error {
+	if ctx.Err() != nil {
+		err = fmt.Errorf("coming up: %w", ctx.Err()) // whatever it was that noticed
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	if e := c.Close(ctx); e != nil {
 		return fmt.Errorf("%w; and then: %w", err, e)
 	}
 	return err
-}
-
-// absolute is a folder's path as it is written everywhere.
-func absolute(dir string) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Clean(dir), nil
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -130,20 +129,20 @@ func (c *Component) Serves(ctx context.Context) error { return c.cluster.probe(c
 
 // Ready waits until it serves. When it ends instead, the error has the last lines that it printed.
 func (c *Component) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	bounded, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	for {
-		err := c.Serves(ctx)
+		err := c.Serves(bounded)
 		if err == nil {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", c.name, ctx.Err())
 		}
 		if !c.Running() {
 			return fmt.Errorf("%s has ended: %s", c.name, c.last())
 		}
-		if waited := pause(ctx, 50*time.Millisecond); waited != nil {
-			if errors.Is(waited, context.Canceled) {
-				return fmt.Errorf("%s: %w", c.name, waited)
-			}
+		if pause(bounded, 50*time.Millisecond) != nil && ctx.Err() == nil {
 			return fmt.Errorf("%s is not ready after %s: %w; it says: %s", c.name, readyWithin, err, c.last())
 		}
 	}

@@ -126,15 +126,10 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 		return err
 	}
 	o.Progress("control plane")
-	images := make(chan error, 1)
-	c.add(Containerd)
-	if err := c.Component(Containerd).launch(); err != nil {
+	if err := c.startAll(ctx, Etcd, APIServer, Containerd); err != nil {
 		return err
 	}
-	go func() { images <- c.ownImages(ctx) }()
-	err := c.startAll(ctx, Etcd, APIServer)
-	err = errors.Join(err, <-images)
-	if err != nil {
+	if err := c.ownImages(ctx); err != nil {
 		return err
 	}
 	o.Progress("node")
