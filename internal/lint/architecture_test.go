@@ -52,9 +52,10 @@ var architecture = []row{
 	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                             // when work on GPUs ends
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
-	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},           // real programs under a real agent on emulated GPUs
-	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},             // weft up, whole, with real programs on emulated GPUs
-	{pkg: "test/demo"},                                                // weft demo, whole
+	{pkg: "test/suite"}, // what the tests of the whole share
+	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}}, // real programs under a real agent on emulated GPUs
+	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},   // weft up, whole, with real programs on emulated GPUs
+	{pkg: "test/demo"}, // weft demo, whole
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")}, // writes tables for programs in C
 	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys"}},
 }
