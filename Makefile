@@ -55,12 +55,12 @@ compiler:
 demo: build ## run 16 training jobs on four emulated GPUs three ways, and compare: two to three minutes
 	bin/weft demo
 
-# The race detector slows computing down some tenfold, so it runs the short tests only. The whole suite comes last, and of it one
-# by one what measures time with many processes.
+# The race detector slows computing down some tenfold, so it runs the short tests of what starts goroutines. The whole suite comes
+# last, and of it one by one what measures time with many processes. Lint holds all of vet.
 .PHONY: test
-test: deps lint vet build cluster-build test-c test-python test-web ## install what the tests need and run all of them
-	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$($(GO) list $(PKG) | grep -v /test/)
-	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m -p 1 ./test/...
+test: deps lint build cluster-build test-c test-python test-web ## install what the tests need and run all of them
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$(scripts/concurrent.sh $(PKG) | grep -v /test/)
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m -p 1 ./test/agent ./test/box
 	$(GO) test -count=1 -timeout 20m $$($(GO) list $(PKG) | grep -v /test/)
 	$(GO) test -count=1 -timeout 20m -p 1 ./test/...
 	@scripts/recorded.sh

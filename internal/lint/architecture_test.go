@@ -46,10 +46,10 @@ var architecture = []row{
 		libs: []string{"go.etcd.io/bbolt", "golang.org/x/sys"}},
 	{pkg: "internal/web", may: upTo("unit", "plan", "box", "shepherd"), libs: []string{"github.com/prometheus", "golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
-	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                                                                               // what weft costs on a GPU, with real processes
-	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}}, // a group of jobs, three ways
-	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                           // emulated GPUs and their broker
-	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                             // when work on GPUs ends
+	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                                                                                                 // what weft costs on a GPU, with real processes
+	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}},                   // a group of jobs, three ways
+	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                                             // emulated GPUs and their broker
+	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                                               // when work on GPUs ends
 	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // the durable record of a placement
 	{pkg: "internal/kube/queue", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // a cluster as a question for dispatch
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", "k8s.io/klog"}},
@@ -59,9 +59,10 @@ var architecture = []row{
 		libs: []string{"k8s.io", "github.com/go-logr/logr", "sigs.k8s.io/yaml"}},
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
-	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},                      // real programs under a real agent on emulated GPUs
-	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},                        // weft up, whole, with real programs on emulated GPUs
-	{pkg: "test/demo"},                                                           // weft demo, whole
+	{pkg: "test/suite"}, // what the tests of the whole share
+	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}}, // real programs under a real agent on emulated GPUs
+	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},   // weft up, whole, with real programs on emulated GPUs
+	{pkg: "test/demo"}, // weft demo, whole
 	{pkg: "test/cluster", may: upTo("kube"), libs: []string{"golang.org/x/sys"}}, // a real Kubernetes cluster for tests
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")},            // writes tables for programs in C
 	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys"}},

@@ -12,6 +12,7 @@ import (
 
 	"weft.dev/weft/internal/bench"
 	"weft.dev/weft/internal/wire"
+	"weft.dev/weft/test/suite"
 )
 
 // said wants a program to have said a line of weft's so many times, and nothing else of weft's.
@@ -27,7 +28,7 @@ func said(t *testing.T, p *bench.Program, line string, times int) {
 func preloaded(t *testing.T, b *bench.Bed, socket, name string, arguments ...string) *bench.Program {
 	t.Helper()
 	p := b.Command(soon(t), nil, name, arguments...)
-	p.Setenv("LD_PRELOAD="+filepath.Join(built.programs, "libweft.so"), "WEFT_SOCKET="+socket)
+	p.Setenv("LD_PRELOAD="+filepath.Join(built.Lib, "libweft.so"), "WEFT_SOCKET="+socket)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func newer(t *testing.T, version uint16) string {
 // TestBadInputNoAgent runs programs of several threads and processes where no agent can be reached: it is said once by each
 // process that starts, they run unshared, and what they print is theirs.
 func TestBadInputNoAgent(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	b := bed(t, 1)
 	starts := program(t, "starts")
 	none, old, other, long := filepath.Join(b.AgentDir(), "none"), stale(t), newer(t, 3), "/"+strings.Repeat("x", 120)
@@ -138,7 +139,7 @@ func TestBadInputNoAgent(t *testing.T) {
 func TestBadInputNoDriver(t *testing.T) {
 	b := bed(t, 1)
 	p := b.Command(soon(t), nil, "weft-probe", "memory")
-	p.Setenv("LD_PRELOAD="+filepath.Join(built.programs, "libweft.so"), "LD_LIBRARY_PATH=/nowhere", "WEFT_SOCKET=/nowhere/agent.sock")
+	p.Setenv("LD_PRELOAD="+filepath.Join(built.Lib, "libweft.so"), "LD_LIBRARY_PATH=/nowhere", "WEFT_SOCKET=/nowhere/agent.sock")
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +153,8 @@ func TestBadInputNoDriver(t *testing.T) {
 // weft runs weft itself without the emulated GPUs, and returns its exit code and what it printed.
 func weft(t *testing.T, arguments ...string) (code int, out, errors string) {
 	t.Helper()
-	cmd := exec.CommandContext(soon(t), built.weft, arguments...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "WEFT_LIB=" + built.programs}
+	cmd := exec.CommandContext(soon(t), built.Weft, arguments...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "WEFT_LIB=" + built.Lib}
 	var o, e strings.Builder
 	cmd.Stdout, cmd.Stderr = &o, &e
 	if err := cmd.Run(); err != nil {

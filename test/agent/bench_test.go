@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weft.dev/weft/test/suite"
 )
 
 // benchKeys are what others script against.
@@ -19,15 +21,15 @@ var benchKeys = []string{
 
 // TestBench runs the command as an operator does, and holds its figures to what it promises.
 func TestBench(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	attempt(t, func() error { return benched(t) })
 }
 
 // benched says which promise the command did not keep.
 func benched(t *testing.T) error {
 	t.Helper()
-	cmd := exec.Command(built.weft, "bench", "--emulate", "--json", "--duration", "1s")
-	cmd.Env = append(cmd.Environ(), "WEFT_LIB="+built.programs)
+	cmd := exec.Command(built.Weft, "bench", "--emulate", "--json", "--duration", "1s")
+	cmd.Env = append(cmd.Environ(), "WEFT_LIB="+built.Lib)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

@@ -8,6 +8,7 @@ import (
 
 	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // churn is what `weft-probe churn` measured: random iterations of one process, in each of which it allocates and frees in all
@@ -34,7 +35,7 @@ var churnPeaks = []int{9, 7, 6, 5, 4} // GiB
 // allocation is refused, although all ask for memory that is not there at the time; without it the same schedules fail.
 func TestNobodyDiesOfAnothersMemory(t *testing.T) {
 	schedules := 2000
-	if raced || testing.Short() {
+	if suite.Raced || testing.Short() {
 		schedules = 40
 	}
 	b := bedOf(t, bench.Options{Emulated: 1, GPUs: []string{"--memory", "16GiB", "--usable", fmt.Sprintf("%dGiB", churnUsable)}})
@@ -44,14 +45,14 @@ func TestNobodyDiesOfAnothersMemory(t *testing.T) {
 		if c.Managed != 1 || c.Schedules != schedules || c.OutOfMemory > 0 {
 			t.Errorf("job %d: %d of %d allocations were refused: %+v", i, c.OutOfMemory, c.Allocations, c)
 		}
-		if c.Stalls == 0 || watch.stall[churnName(i)] == 0 && !raced { // with the race detector an agent is asked once a second
+		if c.Stalls == 0 || watch.stall[churnName(i)] == 0 && !suite.Raced { // with the race detector an agent is asked once a second
 			t.Errorf("job %d never waited for the pool (%.3f s by the agent): nothing is proven: %+v", i, watch.stall[churnName(i)], c)
 		}
 		total.add(c)
 	}
 	t.Logf("%d schedules, %d allocations under weft: %d out of memory, %d waited, %.1f s in all; the books were looked at %d times, %d requests waited at most",
 		total.Schedules, total.Allocations, total.OutOfMemory, total.Stalls, total.Stall, watch.looks, watch.waiting)
-	if !raced && (watch.waiting == 0 || watch.looks < 5) {
+	if !suite.Raced && (watch.waiting == 0 || watch.looks < 5) {
 		t.Errorf("the books were looked at %d times, and %d requests waited at most", watch.looks, watch.waiting)
 	}
 	held(t, b)

@@ -7,6 +7,7 @@ import (
 
 	"weft.dev/weft/internal/bench"
 	"weft.dev/weft/internal/emugpu"
+	"weft.dev/weft/test/suite"
 )
 
 // saturated are the arguments of a probe that always has work.
@@ -44,7 +45,7 @@ func observe(t *testing.T, b *bench.Bed) *emugpu.Observer {
 // TestComplaintOscillation has two equal jobs that always have work: within tenths of a second both have about half of it, but for
 // a few in which the machine did not let one of them run.
 func TestComplaintOscillation(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	o := observe(t, b)
 	list := []*bench.Program{started(t, b, &bench.Job{Name: "one"}, "weft-probe", saturated...), started(t, b, &bench.Job{Name: "two"}, "weft-probe", saturated...)}
@@ -80,7 +81,7 @@ func TestComplaintOscillation(t *testing.T) {
 
 // TestComplaintDisproportion has weights of 9 and 1.
 func TestComplaintDisproportion(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	weights := []int{9, 1}
 	shares, err := bench.MeasureShares(soon(t), b, weights, 5*time.Second)
@@ -97,7 +98,7 @@ func TestComplaintDisproportion(t *testing.T) {
 
 // TestComplaintGraphs has a job that launches graphs beside one that launches kernels: they are gated, and charged alike.
 func TestComplaintGraphs(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	o := observe(t, b)
 	load := []string{"load", "--kernels", "20", "--kernel-us", "200", "--gap-ms", "0", "--seconds", "60"}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // TestComplaintDeadlock has processes whose threads wait at a closed gate: they exit, fork, get signals, are cancelled, and end
 // at SIGTERM, at once, and leave nothing behind that holds up others.
 func TestComplaintDeadlock(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	b := bed(t, 1)
 	closed := program(t, "closed")
 	const foreseen = 7
@@ -113,7 +114,7 @@ func TestComplaintMonitor(t *testing.T) {
 // TestComplaintUnhealthyGPU breaks a GPU and mends it: it is said, its job fails by the driver's own error, jobs on others go on,
 // and afterwards it is shown as well and runs new jobs.
 func TestComplaintUnhealthyGPU(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	b := bed(t, 2)
 	other := started(t, b, &bench.Job{Name: "other", GPUs: "1"}, "weft-train", "--seconds", "120")
 	for _, c := range []struct {

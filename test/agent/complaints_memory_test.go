@@ -14,12 +14,13 @@ import (
 	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/bench"
 	"weft.dev/weft/internal/unit"
+	"weft.dev/weft/test/suite"
 )
 
 // TestComplaintNewEntryPoint has the manifest checked against all known symbols, and the check against new ones.
 func TestComplaintNewEntryPoint(t *testing.T) {
-	long(t)
-	if err := build("make", "-s", "-C", "../../shim", "OUT="+built.programs, "test-manifest"); err != nil {
+	suite.Long(t)
+	if err := suite.Shim(built.Lib, "test-manifest"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,7 +57,7 @@ func TestComplaintSSHSession(t *testing.T) {
 	b := bed(t, 1)
 	const user = 65534
 	asked(t, b, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "theirs", GPUs: []string{"0"}, Class: 1, UID: user, Reserved: 2 * unit.GiB}})
-	for _, dir := range []string{built.dir, filepath.Dir(b.EmulatedSocket())} {
+	for _, dir := range []string{built.Dir, filepath.Dir(b.EmulatedSocket())} {
 		open(t, dir)
 	}
 	if err := os.Chmod(b.EmulatedSocket(), 0o666); err != nil {
@@ -75,8 +76,8 @@ func TestComplaintSSHSession(t *testing.T) {
 			return append(foreign, agent.Escaped{})[0].Bytes, len(foreign) > 0 && strings.Contains(events(t, b), "of user 65533 uses")
 		}},
 	} {
-		cmd := exec.Command(filepath.Join(built.programs, "weft-train"), "--persistent", "512MiB", "--seconds", "20")
-		cmd.Env = []string{"LD_LIBRARY_PATH=" + filepath.Join(built.programs, "emu"), "WEFT_EMU_SOCKET=" + b.EmulatedSocket()}
+		cmd := exec.Command(filepath.Join(built.Lib, "weft-train"), "--persistent", "512MiB", "--seconds", "20")
+		cmd.Env = []string{"LD_LIBRARY_PATH=" + filepath.Join(built.Lib, "emu"), "WEFT_EMU_SOCKET=" + b.EmulatedSocket()}
 		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: c.user, Gid: c.user}}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -94,12 +95,12 @@ func TestComplaintSSHSession(t *testing.T) {
 // TestComplaintFalseOutOfMemory kills processes that allocate, again and again: the books never show less than nothing or more
 // than the limit, and each new process can have all of it.
 func TestComplaintFalseOutOfMemory(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	b := bed(t, 1)
 	answer := asked(t, b, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "churn", GPUs: []string{"0"}, Class: 1, Reserved: 4 * unit.GiB}})
 	join := func(arguments ...string) *bench.Program {
-		line := append([]string{"exec", "--socket", answer.Dir, "--", filepath.Join(built.programs, "weft-train")}, arguments...)
-		return started(t, b, nil, built.weft, line...)
+		line := append([]string{"exec", "--socket", answer.Dir, "--", filepath.Join(built.Lib, "weft-train")}, arguments...)
+		return started(t, b, nil, built.Weft, line...)
 	}
 	most := unit.Bytes(0)
 	sound := func() unit.Bytes {

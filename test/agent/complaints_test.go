@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // complaints are what users of systems that share GPUs report, and the tests of it: functions of this package, or targets of
@@ -98,7 +99,7 @@ func program(t *testing.T, name string) string {
 	for _, common := range []string{"driver.c", "gpu.c", "options.c"} {
 		arguments = append(arguments, filepath.Join(programs, common))
 	}
-	if err := build("cc", append(arguments, "-lpthread", "-ldl", "-o", out)...); err != nil {
+	if err := suite.Run("cc", append(arguments, "-lpthread", "-ldl", "-o", out)...); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -141,7 +142,7 @@ func within(t *testing.T, what string, text *bytes.Buffer, pattern string, times
 // emulate makes a fault of a GPU.
 func emulate(t *testing.T, b *bench.Bed, fault ...string) {
 	t.Helper()
-	if err := build(built.weft, append([]string{"emugpu", "fault", "--socket", b.EmulatedSocket()}, fault...)...); err != nil {
+	if err := suite.Run(built.Weft, append([]string{"emugpu", "fault", "--socket", b.EmulatedSocket()}, fault...)...); err != nil {
 		t.Fatal(fmt.Errorf("fault %v: %w", fault, err))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // verdict is a line of TAP.
@@ -108,7 +109,7 @@ func TestCases(t *testing.T) {
 	}
 	compiled := func(source, name string) string {
 		out := filepath.Join(t.TempDir(), name)
-		if err := build("cc", "-O1", filepath.Join(cases, source), "-o", out, "-ldl", "-lpthread"); err != nil {
+		if err := suite.Run("cc", "-O1", filepath.Join(cases, source), "-o", out, "-ldl", "-lpthread"); err != nil {
 			t.Fatal(err)
 		}
 		return out
@@ -128,7 +129,7 @@ func TestCases(t *testing.T) {
 	}
 	t.Run("B02", func(t *testing.T) {
 		iterations := "20000"
-		if testing.Short() || raced {
+		if testing.Short() || suite.Raced {
 			iterations = "500"
 		}
 		ctx := soon(t)
@@ -187,7 +188,7 @@ func TestCases(t *testing.T) {
 	})
 	t.Run("B12", func(t *testing.T) {
 		library := filepath.Join(t.TempDir(), "libneighbour.so")
-		if err := build("cc", "-shared", "-fPIC", filepath.Join(cases, "B12", "neighbour.c"), "-o", library, "-ldl"); err != nil {
+		if err := suite.Run("cc", "-shared", "-fPIC", filepath.Join(cases, "B12", "neighbour.c"), "-o", library, "-ldl"); err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range [][]string{

@@ -9,6 +9,7 @@ import (
 
 	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // TestEscapesAreNoticed has jobs whose processes the shim cannot enter: they are seen within seconds through the
@@ -20,11 +21,11 @@ func TestEscapesAreNoticed(t *testing.T) {
 	b := bed(t, 1)
 	train := []string{"--persistent", "512MiB", "--seconds", "20"}
 	static := append([]string{linked(t, "static", "-static")}, train...)
-	setuid := append([]string{"/usr/bin/setpriv", "--reuid", "65534", "--clear-groups", linked(t, "setuid", "-Wl,-rpath,"+filepath.Join(built.programs, "emu"))}, train...)
+	setuid := append([]string{"/usr/bin/setpriv", "--reuid", "65534", "--clear-groups", linked(t, "setuid", "-Wl,-rpath,"+filepath.Join(built.Lib, "emu"))}, train...)
 	if err := os.Chmod(setuid[4], 0o755|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
-	scrubbed := append([]string{"/usr/bin/env", "-i", "LD_LIBRARY_PATH=" + filepath.Join(built.programs, "emu"), "WEFT_EMU_SOCKET=" + b.EmulatedSocket(),
+	scrubbed := append([]string{"/usr/bin/env", "-i", "LD_LIBRARY_PATH=" + filepath.Join(built.Lib, "emu"), "WEFT_EMU_SOCKET=" + b.EmulatedSocket(),
 		b.Path("weft-train")}, train...)
 	for _, c := range []struct {
 		name string
@@ -79,7 +80,7 @@ func linked(t *testing.T, name string, flags ...string) string {
 	}
 	out := filepath.Join(dir, "weft-train-"+name)
 	arguments := append([]string{"-std=c11", "-O1", "-D_GNU_SOURCE", "-w", "-I", filepath.Join("..", "..", "shim", "include")}, sources...)
-	if err := build("cc", append(append(arguments, flags...), "-lpthread", "-ldl", "-o", out)...); err != nil {
+	if err := suite.Run("cc", append(append(arguments, flags...), "-lpthread", "-ldl", "-o", out)...); err != nil {
 		t.Fatal(err)
 	}
 	return out

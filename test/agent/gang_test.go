@@ -11,6 +11,7 @@ import (
 
 	"weft.dev/weft/internal/bench"
 	"weft.dev/weft/internal/emugpu"
+	"weft.dev/weft/test/suite"
 )
 
 // trained is the last line of weft-train.
@@ -38,7 +39,7 @@ func final(t *testing.T, p *bench.Program) trained {
 
 // TestGang runs four ranks on two GPUs, which wait for each other in every iteration, beside a single job on each GPU.
 func TestGang(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 2)
 	attempt(t, func() error { return besideGang(t, b) })
 	held(t, b)

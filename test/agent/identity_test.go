@@ -19,6 +19,7 @@ import (
 	"weft.dev/weft/internal/bench"
 	"weft.dev/weft/internal/unit"
 	"weft.dev/weft/internal/wire"
+	"weft.dev/weft/test/suite"
 )
 
 // as runs a program as another user, and returns its exit code and all that it said.
@@ -47,7 +48,7 @@ func allow(t *testing.T, mode os.FileMode, paths ...string) {
 // TestOtherUsers has programs of another user than the job's at its socket, and at the agent's own: the folders keep them out,
 // and where those are opened, the kernel's word of who they are does.
 func TestOtherUsers(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to be another user")
 	}
@@ -55,9 +56,9 @@ func TestOtherUsers(t *testing.T) {
 	b := bed(t, 1)
 	starts, control := program(t, "starts"), filepath.Join(b.AgentDir(), agent.ControlName)
 	theirs := asked(t, b, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "theirs", GPUs: []string{"0"}, UID: owner, Reserved: unit.GiB}})
-	allow(t, 0o711, built.dir, filepath.Dir(b.AgentDir()))
+	allow(t, 0o711, built.Dir, filepath.Dir(b.AgentDir()))
 	allow(t, 0o666, b.EmulatedSocket())
-	environment := []string{"LD_PRELOAD=" + filepath.Join(built.programs, "libweft.so"), "LD_LIBRARY_PATH=" + filepath.Join(built.programs, "emu"),
+	environment := []string{"LD_PRELOAD=" + filepath.Join(built.Lib, "libweft.so"), "LD_LIBRARY_PATH=" + filepath.Join(built.Lib, "emu"),
 		"WEFT_EMU_SOCKET=" + b.EmulatedSocket(), "WEFT_SOCKET=" + theirs.Socket}
 	speak := func(user uint32, says string) {
 		t.Helper()
@@ -73,7 +74,7 @@ func TestOtherUsers(t *testing.T) {
 	ask := func(says string) {
 		t.Helper()
 		for _, line := range [][]string{{"agent", "stats", "--socket", b.AgentDir()}, {"exec", "--socket", b.AgentDir(), "--", "/bin/echo", "started"}} {
-			code, out := as(t, stranger, []string{"WEFT_LIB=" + built.programs}, append([]string{built.weft}, line...)...)
+			code, out := as(t, stranger, []string{"WEFT_LIB=" + built.Lib}, append([]string{built.Weft}, line...)...)
 			if code == 0 || !strings.Contains(out, says) || strings.Contains(out, "started") {
 				t.Errorf("%v: %d %s", line, code, out)
 			}
@@ -188,7 +189,7 @@ func impostor(socket string, random *rand.Rand) (int, error) {
 
 // TestOtherAllocation has a client of one allocation speak of what is another's: nothing changes there.
 func TestOtherAllocation(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	b := bed(t, 1)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -280,7 +281,7 @@ func rave(c *client, random *rand.Rand) {
 // TestHostileProcess has a training job beside a process of another that breaks the protocol in each way: its rate stays. What
 // else the machine does can only lower the rate, so the best of three tries counts.
 func TestHostileProcess(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	hostile := asked(t, b, agent.Request{Op: agent.OpAllocate, Spec: &agent.Spec{Name: "hostile", GPUs: []string{"0"}, Class: 2, Reserved: unit.GiB}})
 	const least = 0.93

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // TestLoadersOutliveTheirParent has a holder of the token, and of memory that another job waits for, die by abort() while four
 // children that it forked live on with all that it had open: token and bytes come back within 100 ms.
 func TestLoadersOutliveTheirParent(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	worst := 0.0
 	for range 3 {
 		b := bedOf(t, bench.Options{Emulated: 1, GPUs: []string{"--memory", "16GiB", "--usable", "12GiB"}})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // two are training jobs of 4 GiB always and 8 GiB more within an iteration, beside what a context takes, on a GPU that holds
@@ -28,7 +29,7 @@ func two(t *testing.T, b *bench.Bed, seconds string, job func(name string) *benc
 // TestHandoverPays runs two jobs whose peaks do not fit together and whose troughs do: under weft both progress, without it
 // one of them dies, and in turn they take as long as both alone.
 func TestHandoverPays(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	alone := final(t, func() *bench.Program {
 		p := b.Command(soon(t), &bench.Job{Name: "alone", Reserved: "5GiB", Peak: "8GiB", Cooperates: true}, "weft-train", "--persistent", "4GiB", "--ephemeral", "8GiB",

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // most is how long the next grant may take after a holder is lost, in ms.
 const most = 100
 
 func TestHolderKilled(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	attempt(t, func() error {
 		ms, err := bench.HolderKill(soon(t), b, 5)
@@ -28,7 +29,7 @@ func TestHolderKilled(t *testing.T) {
 }
 
 func TestHolderStopped(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	for _, c := range []struct{ holder, waiter string }{
 		{"burstable", "burstable"}, {"besteffort", "guaranteed"}, {"guaranteed", "besteffort"},
 	} {

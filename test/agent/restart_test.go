@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // TestAgentRestart kills the agent with SIGKILL under load, several times, and starts it again: no program fails or
 // stalls, and no two jobs hold a GPU at once.
 func TestAgentRestart(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	ctx := soon(t)
 	var programs []*bench.Program
@@ -54,7 +55,7 @@ func TestAgentRestart(t *testing.T) {
 
 // TestAgentGone kills the agent for good: the programs go on.
 func TestAgentGone(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	ctx := soon(t)
 	var programs []*bench.Program

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // TestSanitized has eight jobs launch from four threads each, with library, programs and emulated driver built with a
 // sanitizer, which makes a program exit with an error for a data race, a bad access or a leak.
 func TestSanitized(t *testing.T) {
-	if raced || testing.Short() {
+	if suite.Raced || testing.Short() {
 		t.Skip("builds the C parts twice; skipped with -short and -race")
 	}
 	for _, sanitizer := range []string{"thread", "address"} {
@@ -50,7 +51,7 @@ func sanitized(t *testing.T, sanitizer string) string {
 	t.Helper()
 	dir := variant(t, sanitizer)
 	const library = "emu/libnvidia-ml.so.1"
-	plain, err := os.ReadFile(filepath.Join(built.programs, library))
+	plain, err := os.ReadFile(filepath.Join(built.Lib, library))
 	if err != nil {
 		t.Fatal(err)
 	}

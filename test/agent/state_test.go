@@ -42,7 +42,7 @@ func jobOf(t *testing.T, b *bench.Bed, name string) (agent.Job, bool) {
 // events is what the agent reports, as text.
 func events(t *testing.T, b *bench.Bed) string {
 	t.Helper()
-	out, err := exec.Command(built.weft, "agent", "events", "--socket", b.AgentDir()).Output()
+	out, err := exec.Command(built.Weft, "agent", "events", "--socket", b.AgentDir()).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,15 +74,6 @@ func attempt(t *testing.T, try func() error) {
 		t.Logf("this time: %v", err)
 	}
 	t.Error(err)
-}
-
-// slack is how many times a promised time is a failure. Promises are those of a machine that does nothing else, and virtual
-// machines, with the same code, were up to ten times slower; a test is to find what became slow. WEFT_STRICT=1 holds the promises.
-func slack() float64 {
-	if os.Getenv("WEFT_STRICT") != "" {
-		return 1
-	}
-	return 10
 }
 
 // sleep waits unless the context ends.

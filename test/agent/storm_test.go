@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // storm is what `weft-probe storm` measured of processes that started at once.
@@ -27,7 +28,7 @@ type storm struct {
 // from it, so storms are repeated until one is within the limit; cuInit in whole, and with a context and memory, is shown
 // beside it.
 func TestStorm(t *testing.T) {
-	if raced || testing.Short() {
+	if suite.Raced || testing.Short() {
 		oneStorm(t, 60) // of which only the outcome counts
 		return
 	}
@@ -44,8 +45,8 @@ func TestStorm(t *testing.T) {
 	if best.P99 > limit {
 		t.Logf("of %d storms the best has a registration p99 of %.1f ms, above %.0f ms", storms, best.P99, limit)
 	}
-	if best.P99 > slack()*limit {
-		t.Errorf("that is above %.0f times the limit", slack())
+	if best.P99 > suite.Slack()*limit {
+		t.Errorf("that is above %.0f times the limit", suite.Slack())
 	}
 }
 

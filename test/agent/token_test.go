@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/bench"
+	"weft.dev/weft/test/suite"
 )
 
 // emulated are counters of the emulated GPUs.
@@ -59,7 +60,7 @@ func crowd(t *testing.T, b *bench.Bed, launches int) {
 func TestNoLaunchOutsideToken(t *testing.T) {
 	b := bed(t, 1)
 	launches := 50_000
-	if raced || testing.Short() {
+	if suite.Raced || testing.Short() {
 		launches = 5_000
 	}
 	crowd(t, b, launches)
@@ -71,7 +72,7 @@ func TestNoLaunchOutsideToken(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	for _, weights := range [][]int{{1, 1}, {3, 1}} {
 		attempt(t, func() error {
@@ -91,7 +92,7 @@ func TestShares(t *testing.T) {
 }
 
 func TestPreemption(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	for _, kernel := range []time.Duration{200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
 		attempt(t, func() error {
@@ -102,7 +103,7 @@ func TestPreemption(t *testing.T) {
 			const promise = 1 // ms beyond the window and the kernel that runs
 			least := p.Window + kernel.Seconds()*1e3
 			t.Logf("kernels of %v: p50 %.2f, p99 %.2f, max %.2f ms of %d; window %.2f ms, promised %.2f ms", kernel, p.P50, p.P99, p.Max, p.Count, p.Window, least+promise)
-			if limit := slack() * promise; p.P99 > least+limit {
+			if limit := suite.Slack() * promise; p.P99 > least+limit {
 				return fmt.Errorf("kernels of %v: p99 is %.2f ms, above window %.2f + kernel + %v ms", kernel, p.P99, p.Window, limit)
 			}
 			return nil
@@ -112,7 +113,7 @@ func TestPreemption(t *testing.T) {
 }
 
 func TestPriority(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := bed(t, 1)
 	for _, c := range []struct {
 		iteration, length time.Duration
@@ -141,7 +142,7 @@ func TestPriority(t *testing.T) {
 
 // TestSaturatedHigh reports what a high job without gaps leaves: nothing, unless a minimum is set.
 func TestSaturatedHigh(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	for _, minimum := range []string{"0", "0.1"} {
 		b := bed(t, 1, "--minimum", minimum)
 		attempt(t, func() error {

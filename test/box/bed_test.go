@@ -22,6 +22,7 @@ import (
 	"weft.dev/weft/internal/shepherd"
 	"weft.dev/weft/internal/unit"
 	"weft.dev/weft/internal/web/client"
+	"weft.dev/weft/test/suite"
 )
 
 // patience is how long a part may take to do what it is asked for, on a machine that does other things, too.
@@ -34,31 +35,12 @@ type bed struct {
 	state string
 	flags []string
 	env   []string
-	said  *said
+	said  *suite.Log
 	*client.Client
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd // nil while none runs
 	page string    // address with its token, as the daemon said it
-}
-
-// said collects what several processes say.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // newBed makes the folders. The daemon is to be started.
@@ -71,8 +53,8 @@ func newBed(t *testing.T, flags ...string) *bed {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, dir: dir, state: filepath.Join(dir, "state"), flags: flags, said: &said{}}
-	b.env = append(clean(os.Environ()), "WEFT_LIB="+built.programs, "WEFT_RUNTIME_DIR="+filepath.Join(dir, "run"), "WEFT_CONFIG="+filepath.Join(dir, "config.yaml"), "HOME="+dir)
+	b := &bed{t: t, dir: dir, state: filepath.Join(dir, "state"), flags: flags, said: &suite.Log{}}
+	b.env = append(clean(os.Environ()), "WEFT_LIB="+built.Lib, "WEFT_RUNTIME_DIR="+filepath.Join(dir, "run"), "WEFT_CONFIG="+filepath.Join(dir, "config.yaml"), "HOME="+dir)
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +90,7 @@ func (b *bed) start() {
 }
 
 func (b *bed) tryStart() error {
-	cmd := exec.Command(built.weft, append([]string{"up", "--state", b.state, "--listen", "127.0.0.1:0", "--grace", "2s"}, b.flags...)...)
+	cmd := exec.Command(built.Weft, append([]string{"up", "--state", b.state, "--listen", "127.0.0.1:0", "--grace", "2s"}, b.flags...)...)
 	cmd.Env, cmd.Stderr, cmd.WaitDelay = b.env, b.said, patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for it alone
 	out, err := cmd.StdoutPipe()
@@ -243,7 +225,7 @@ func (b *bed) processes() map[int]string {
 
 // weft is a command of this bed, to be run by the caller.
 func (b *bed) weft(arguments ...string) *exec.Cmd {
-	cmd := exec.Command(built.weft, arguments...)
+	cmd := exec.Command(built.Weft, arguments...)
 	cmd.Env, cmd.WaitDelay = append(slices.Clip(b.env), "WEFT_STATE="+b.state), patience
 	return cmd
 }
@@ -337,4 +319,4 @@ func (b *bed) output(id box.ID) (stdout, stderr string) {
 }
 
 // program is the path of a program that is built beside libweft.so.
-func program(name string) string { return filepath.Join(built.programs, name) }
+func program(name string) string { return filepath.Join(built.Lib, name) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft.dev/weft/internal/box"
+	"weft.dev/weft/test/suite"
 )
 
 // TestInputs: what goes into weft run comes to the program, from a pipe, a file and a terminal.
@@ -42,7 +43,7 @@ func TestInputs(t *testing.T) {
 		t.Errorf("nothing: %+v", r)
 	}
 	needs(t, "script")
-	terminal := exec.Command("script", "-qec", built.weft+" run -- head -n 1", "/dev/null")
+	terminal := exec.Command("script", "-qec", built.Weft+" run -- head -n 1", "/dev/null")
 	terminal.Env = append(b.env, "WEFT_STATE="+b.state, "SHELL=/bin/sh")
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -62,7 +63,7 @@ func TestInputs(t *testing.T) {
 func TestInterruptedRun(t *testing.T) {
 	b := up(t, 1)
 	tries := 20
-	if testing.Short() || raced {
+	if testing.Short() || suite.Raced {
 		tries = 4
 	}
 	for i := range tries {
@@ -102,7 +103,7 @@ func TestFollowersSurviveRestarts(t *testing.T) {
 	b.untilJobs(1)
 	followers.Go(func() { results[1] = b.run("logs", "-f", "1") })
 	kills := 4
-	if testing.Short() || raced {
+	if testing.Short() || suite.Raced {
 		kills = 2
 	}
 	for range kills {
@@ -152,7 +153,7 @@ func (b *bed) untilJobs(n int) {
 
 // TestEndlessLine: a job prints a gigabyte without a line's end. Its log keeps the last part and says so, and the daemon stays small.
 func TestEndlessLine(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	b := newBed(t, "--emulate", "1", "--gpu-memory", "16GiB")
 	if err := os.WriteFile(filepath.Join(b.dir, "config.yaml"), []byte("log_limit: 16MiB\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestEndlessLine(t *testing.T) {
 	if j := b.done(id); *j.Exit != 0 {
 		t.Fatalf("%+v", j)
 	}
-	counter := exec.Command("sh", "-c", built.weft+" logs "+id.String()+" 2>said | tail -c 5; grep -c 'no longer kept' said; ls -s --block-size=1M state/jobs/"+id.String()+"/log | head -1")
+	counter := exec.Command("sh", "-c", built.Weft+" logs "+id.String()+" 2>said | tail -c 5; grep -c 'no longer kept' said; ls -s --block-size=1M state/jobs/"+id.String()+"/log | head -1")
 	counter.Env, counter.Dir = append(b.env, "WEFT_STATE="+b.state), b.dir
 	r := finish(counter)
 	var total int

@@ -18,6 +18,7 @@ import (
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/unit"
 	"weft.dev/weft/internal/web/client"
+	"weft.dev/weft/test/suite"
 )
 
 // crowd submits jobs to a daemon that is killed again and again, and remembers which were accepted.
@@ -113,7 +114,7 @@ func pause(ctx context.Context, d time.Duration) {
 // job is lost, none runs twice, nothing is left behind.
 func TestKilledDaemon(t *testing.T) {
 	kills := 100
-	if testing.Short() || raced {
+	if testing.Short() || suite.Raced {
 		kills = 10
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -18,7 +18,7 @@ func TestNewcomer(t *testing.T) {
 		testscript.Run(t, testscript.Params{
 			Files: []string{filepath.Join("testdata", "newcomer.txtar")}, WorkdirRoot: b.dir,
 			Setup: func(e *testscript.Env) error {
-				e.Setenv("PATH", filepath.Dir(built.weft)+":"+os.Getenv("PATH"))
+				e.Setenv("PATH", filepath.Dir(built.Weft)+":"+os.Getenv("PATH"))
 				for _, name := range []string{"HOME", "WEFT_LIB", "WEFT_RUNTIME_DIR", "WEFT_CONFIG"} {
 					e.Setenv(name, b.variable(name))
 				}

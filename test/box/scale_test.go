@@ -12,6 +12,7 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/unit"
+	"weft.dev/weft/test/suite"
 )
 
 // Limits of a daemon with 64 jobs that run and 1,000 that wait.
@@ -24,7 +25,7 @@ const (
 
 // TestScale measures a daemon with 64 jobs that run and 1,000 that wait, and while more are submitted.
 func TestScale(t *testing.T) {
-	timed(t)
+	suite.Timed(t)
 	b := up(t, 16)
 	const running, waiting, more = 64, 1000, 150
 	small := spec("exec sleep 1000", func(s *box.Spec) {
@@ -56,18 +57,11 @@ func TestScale(t *testing.T) {
 		t.Logf("not asserted%s", slow)
 		return
 	}
-	slack := loose
-	if os.Getenv("WEFT_STRICT") != "" {
-		slack = 1
-	}
+	slack := suite.Slack()
 	if ms(p99) > slack*ms(submitLimit) || ms(max(list, ps)) > slack*ms(listLimit) || memory > memoryLimit || share > slack*idleLimit {
 		t.Errorf("limits, times %.0f: submit p99 %v, list and ps %v, idle %.0f %%; %v", slack, submitLimit, listLimit, 100*idleLimit, memoryLimit)
 	}
 }
-
-// loose is how many times the promised times are a failure: they are figures of a machine that does nothing else, and a test is
-// to find what became slow. WEFT_STRICT holds the promises themselves.
-const loose = 5.0
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 

@@ -11,6 +11,7 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/unit"
+	"weft.dev/weft/test/suite"
 )
 
 // someGPUs emulates GPUs that belong to no daemon, and returns their socket.
@@ -65,7 +66,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 func TestForeignPrograms(t *testing.T) {
 	b, socket := onSharedGPUs(t, 1)
 	foreign := exec.Command(program("weft-train"), "--persistent", "6GiB", "--ephemeral", "0", "--no-cooperate")
-	foreign.Env = append(b.env, "WEFT_EMU_SOCKET="+socket, "LD_LIBRARY_PATH="+filepath.Join(built.programs, "emu"))
+	foreign.Env = append(b.env, "WEFT_EMU_SOCKET="+socket, "LD_LIBRARY_PATH="+filepath.Join(built.Lib, "emu"))
 	if err := foreign.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestForeignPrograms(t *testing.T) {
 func TestBurst(t *testing.T) {
 	b := up(t, 2)
 	n := 128
-	if testing.Short() || raced {
+	if testing.Short() || suite.Raced {
 		n = 32
 	}
 	s := spec("sleep 0.2", func(s *box.Spec) {

@@ -10,6 +10,7 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/unit"
+	"weft.dev/weft/test/suite"
 )
 
 // lowProfile is a configuration of the catalogue that is said to use little of its GPU, so that two of it are put together.
@@ -28,7 +29,7 @@ func saturated(b *bed, name string, change ...func(*box.Spec)) box.Spec {
 // TestWorsePair puts two jobs together that are said to use little of the GPU and use all of it. They are separated within three
 // windows by a checkpoint, kept apart after, and hold their floors from then on.
 func TestWorsePair(t *testing.T) {
-	long(t)
+	suite.Long(t)
 	const (
 		window = 4 * time.Second
 		warmUp = 5 * time.Second // of a program, in which it is not observed

@@ -34,7 +34,7 @@ func command(t *testing.T, arguments ...string) (cmd *exec.Cmd, temporary string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(temporary) }) // its leftovers are a fault that was told
-	cmd = exec.Command(built.weft, append([]string{"demo"}, arguments...)...)
+	cmd = exec.Command(built.Weft, append([]string{"demo"}, arguments...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	return cmd, temporary
 }

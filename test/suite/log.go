@@ -1,24 +1,24 @@
-package agent
+package suite
 
 import (
 	"bytes"
 	"sync"
 )
 
-// log collects what several processes say.
-type log struct {
+// Log collects what several processes say, and may be read meanwhile.
+type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
 // Write implements io.Writer.
-func (l *log) Write(b []byte) (int, error) {
+func (l *Log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *log) String() string {
+func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()

@@ -1,0 +1,6 @@
+//go:build race
+
+package suite
+
+// Raced says whether the tests have the race detector.
+const Raced = true
