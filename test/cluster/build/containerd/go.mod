@@ -8,7 +8,7 @@ tool (
 	github.com/containerd/containerd/v2/cmd/ctr
 )
 
-require github.com/containerd/containerd/v2 v2.2.9
+require github.com/containerd/containerd/v2 v2.2.9 // indirect
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

@@ -10,7 +10,7 @@ tool (
 	k8s.io/kubernetes/cmd/kubelet
 )
 
-require k8s.io/kubernetes v1.36.3
+require k8s.io/kubernetes v1.36.3 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect
