@@ -27,7 +27,10 @@ func clean(ctx context.Context, r *record) error {
 		return err // what is mounted is somebody's, and must not be removed with the folder that it is mounted in
 	}
 	sockets := shimSockets(r.Settings.Dir)
-	errs := []error{removeLinks(ctx), removeGroups(ctx), restoreKernel(r.Kernel)}
+	errs := []error{removeLinks(ctx), removeGroups(ctx)}
+	if r.Boot == boot() {
+		errs = append(errs, restoreKernel(r.Kernel))
+	}
 	for _, socket := range sockets {
 		errs = append(errs, gone(os.Remove(socket)))
 	}
@@ -191,7 +194,7 @@ func removeTree(root string) error {
 func restoreKernel(values map[string]string) error {
 	var errs []error
 	for path, value := range values {
-		errs = append(errs, os.WriteFile(path, []byte(value), 0o644)) //nolint:gosec // settings of the kernel: the mode is not ours
+		errs = append(errs, os.WriteFile(path, []byte(value), 0o644))
 	}
 	return errors.Join(errs...)
 }

@@ -31,8 +31,30 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d: %s", r.code, r.text) }
 
-// newClient trusts the authority of a cluster and shows the certificate of what runs here.
+// newClient is the administrator, by a token: it shows no certificate, which would count before that.
 func newClient(s settings) (*client, error) {
+	h, err := trusting(s)
+	if err != nil {
+		return nil, err
+	}
+	return &client{h, s.server(), s.Tokens["admin"]}, nil
+}
+
+// newProber looks at what serves on the loopback interface, with the certificate that etcd wants.
+func newProber(s settings) (*client, error) {
+	own, err := tls.LoadX509KeyPair(s.pki("local.crt"), s.pki("local.key"))
+	if err != nil {
+		return nil, err
+	}
+	h, err := trusting(s, own)
+	if err != nil {
+		return nil, err
+	}
+	return &client{http: h}, nil
+}
+
+// trusting trusts the authority of a cluster.
+func trusting(s settings, own ...tls.Certificate) (*http.Client, error) {
 	ca, err := os.ReadFile(s.pki("ca.crt"))
 	if err != nil {
 		return nil, err
@@ -41,25 +63,15 @@ func newClient(s settings) (*client, error) {
 	if !pool.AppendCertsFromPEM(ca) {
 		return nil, fmt.Errorf("%s holds no certificate", s.pki("ca.crt"))
 	}
-	own, err := tls.LoadX509KeyPair(s.pki("local.crt"), s.pki("local.key"))
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12},
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: pool, Certificates: own, MinVersion: tls.VersionTLS12},
 		DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		MaxIdleConnsPerHost: 32,
-		ForceAttemptHTTP2:   true,
-	}
-	return &client{&http.Client{Transport: transport, Timeout: 30 * time.Second}, s.server(), s.Tokens["admin"]}, nil
+	}}, nil
 }
 
 // call sends an object, if there is one, and reads the answer into one, if that is wanted: *[]byte takes it as it is.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
-	return c.callAt(ctx, c.base, method, path, in, out)
-}
-
-func (c *client) callAt(ctx context.Context, base, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -68,12 +80,12 @@ func (c *client) callAt(ctx context.Context, base, method, path string, in, out 
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if base == c.base {
+	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	answer, err := c.http.Do(request)
@@ -127,22 +139,24 @@ func (c *Cluster) probe(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	s := c.settings
-	look := func(base, path string) error { return c.client.callAt(ctx, base, http.MethodGet, path, nil, nil) }
+	look := func(port int, path string) error {
+		return c.prober.call(ctx, http.MethodGet, "https://"+at(loopback, port)+path, nil, nil)
+	}
 	switch name {
 	case Etcd:
-		return look("https://"+at(loopback, s.Ports.Etcd), "/health")
+		return look(s.Ports.Etcd, "/health")
 	case APIServer:
-		return look(s.server(), "/readyz")
+		return c.client.call(ctx, http.MethodGet, "/readyz", nil, nil)
 	case ControllerManager:
-		return look("https://"+at(loopback, s.Ports.ControllerManager), "/healthz")
+		return look(s.Ports.ControllerManager, "/healthz")
 	case Scheduler:
-		return look("https://"+at(loopback, s.Ports.Scheduler), "/readyz")
+		return look(s.Ports.Scheduler, "/readyz")
 	case Kwok:
-		return look("http://"+at(loopback, s.Ports.Kwok), "/healthz")
+		return c.prober.call(ctx, http.MethodGet, "http://"+at(loopback, s.Ports.Kwok)+"/healthz", nil, nil)
 	case Containerd:
 		return c.images(ctx, "list", "-q")
 	case Kubelet:
-		if err := look("http://"+at(loopback, s.Ports.KubeletHealth), "/healthz"); err != nil {
+		if err := c.prober.call(ctx, http.MethodGet, "http://"+at(loopback, s.Ports.KubeletHealth)+"/healthz", nil, nil); err != nil {
 			return err
 		}
 		return c.nodeReady(ctx, NodeName)

@@ -18,6 +18,7 @@ type Cluster struct {
 	detached bool
 	spawner  *spawner
 	client   *client
+	prober   *client
 	order    []*Component // as they are started
 
 	mu     sync.Mutex
@@ -147,7 +148,15 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.client, err = newClient(s)
+	return c.connect()
+}
+
+// connect makes the clients, once the certificates are there.
+func (c *Cluster) connect() (err error) {
+	if c.client, err = newClient(c.settings); err != nil {
+		return err
+	}
+	c.prober, err = newProber(c.settings)
 	return err
 }
 

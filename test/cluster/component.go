@@ -106,7 +106,7 @@ func (c *Component) launch() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(s.Binaries.Path(line.program), line.arguments...) //nolint:noctx // it outlives the call, and its end is ours to bring about
+	cmd := exec.Command(s.Binaries.Path(line.program), line.arguments...)
 	cmd.Dir = s.Dir
 	cmd.Env = []string{"PATH=" + string(s.Binaries) + ":" + searchPath(), "HOME=" + s.Dir, mark + "=" + s.Dir}
 	c.process, c.ended, err = c.cluster.spawner.start(cmd, c.Log(), c.cluster.detached)

@@ -95,7 +95,7 @@ func (c *Cluster) createWhenServed(ctx context.Context, path string, o object) e
 func freePorts(n int) ([]int, error) {
 	var list []int
 	for range n {
-		l, err := net.Listen("tcp4", loopback+":0") //nolint:noctx // it does not wait
+		l, err := net.Listen("tcp4", loopback+":0")
 		if err != nil {
 			return nil, err
 		}

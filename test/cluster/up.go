@@ -108,7 +108,10 @@ func begin(b Binaries, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+	if err := unmounted(s.Dir); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.RemoveAll(s.Dir), os.MkdirAll(s.Dir, 0o755)); err != nil { // one without a record is half removed
 		return nil, err
 	}
 	r := &record{
@@ -235,6 +238,5 @@ func Open() (*Cluster, error) {
 	for _, component := range c.order {
 		component.process = r.Processes[component.name]
 	}
-	c.client, err = newClient(c.settings)
-	return c, err
+	return c, c.connect()
 }

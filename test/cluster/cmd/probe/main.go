@@ -83,7 +83,7 @@ func get(path string) error {
 	pool.AppendCertsFromPEM(ca)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	server := net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
-	request, err := http.NewRequest(http.MethodGet, "https://"+server+path, http.NoBody) //nolint:noctx // the client has a limit
+	request, err := http.NewRequest(http.MethodGet, "https://"+server+path, http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func webhook(name string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", ":8443") //nolint:noctx // it does not wait
+	listener, err := net.Listen("tcp", ":8443")
 	if err != nil {
 		return err
 	}
