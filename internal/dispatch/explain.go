@@ -134,7 +134,7 @@ func (p *planner) priority(job int, g cluster.GPU, before *placement.Ahead, r *R
 // way is the jobs whose end makes room: one alone where there is one, the first to end at the latest, else those on the
 // nearest GPU before others; else the first of that order that are enough together, without those that are not needed.
 func (p *planner) way(job, nearest int) ([]box.ID, time.Time) {
-	if n, _ := p.packer.OpensAfter(job, nil); n == 0 {
+	if p.packer.Finds(job) {
 		return nil, time.Time{}
 	}
 	order := p.residents(nearest)

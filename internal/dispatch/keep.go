@@ -7,7 +7,6 @@ import (
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/placement"
-	"weft.dev/weft/internal/plan"
 )
 
 // keeping is who keeps which GPU. GPUs that are kept by jobs of the same asks share a list.
@@ -59,17 +58,21 @@ func (k *keeping) first(ask int32, g cluster.GPU) int {
 
 // place is GPUs of one node that a job might keep for workers that are together, judged by the worst of them.
 type place struct {
-	gpus  []cluster.GPU
-	kept  int       // by how many
-	since time.Time // for the first in line: the start of the last who must leave before the GPU takes it
-	why   plan.Reason
+	gpu   cluster.GPU
+	run   []cluster.GPU // all of them, where workers are together
+	kept  int           // by how many
+	since time.Time     // for the first in line: the start of the last who must leave before the GPU takes it
+	far   distance      // from taking it
 }
 
-func (p *planner) comparePlaces(a, b place) int {
-	if c := cmp.Or(cmp.Compare(a.kept, b.kept), a.since.Compare(b.since), nearer(a.why, b.why)); c != 0 {
+func (p *planner) comparePlaces(a, b *place) int {
+	if a.kept != b.kept {
+		return cmp.Compare(a.kept, b.kept)
+	}
+	if c := cmp.Or(a.since.Compare(b.since), a.far.compare(b.far)); c != 0 {
 		return c
 	}
-	return p.packer.CompareNodes(a.gpus[0], b.gpus[0])
+	return p.packer.CompareNodes(a.gpu, b.gpu)
 }
 
 // nearest are the GPUs that a job keeps: those kept by the fewest, for the first in line then those whose last resident in the
@@ -79,72 +82,90 @@ func (p *planner) comparePlaces(a, b place) int {
 // way here. So the first in line waits at most for the residents that it finds.
 func (p *planner) nearest(job int) []cluster.GPU {
 	size := p.together(job)
-	need := (p.workers(job) + size - 1) / size
-	best := make([]place, 0, need+1)
-	consider := func(x place) {
-		if len(best) == need && p.comparePlaces(best[need-1], x) <= 0 {
-			return
-		}
-		at, _ := slices.BinarySearchFunc(best, x, func(a, b place) int {
-			if p.comparePlaces(a, b) <= 0 {
-				return -1
-			}
-			return 1
-		})
-		best = slices.Insert(best, at, x)
-		best = best[:min(len(best), need)]
-	}
+	best := shortlist{p: p, most: (p.workers(job) + size - 1) / size}
 	if size == 1 {
 		for g := range cluster.GPU(len(p.s.GPUs)) {
-			if x, ok := p.placeAt(job, g); ok {
-				consider(x)
+			if x, ok := p.placeAt(job, g, &best); ok && best.wants(&x) {
+				best.add(x)
 			}
 		}
 	} else {
 		for _, gpus := range p.sorts.nodes {
-			for _, x := range p.placesOn(job, gpus, size) {
-				consider(x)
-			}
+			p.offerNode(job, gpus, size, &best)
 		}
 	}
-	keep := []cluster.GPU{}
-	for _, x := range best {
-		keep = append(keep, x.gpus...)
+	keep := make([]cluster.GPU, 0, p.workers(job))
+	for _, x := range best.places {
+		if keep = append(keep, x.run...); x.run == nil {
+			keep = append(keep, x.gpu)
+		}
 	}
 	return keep[:min(len(keep), p.workers(job))]
 }
 
-// placeAt is what a job might keep of a GPU; false where nobody may keep it any more, or it is barred.
-func (p *planner) placeAt(job int, g cluster.GPU) (place, bool) {
-	x := place{gpus: []cluster.GPU{g}, kept: len(p.kept.jobs[g])}
-	if x.kept >= p.o.MaxResidents || p.bar(job, g).Refused() {
+// shortlist is the best of the places offered, the first of equals first.
+type shortlist struct {
+	p      *planner
+	most   int
+	places []place
+}
+
+// full says whether nobody kept by so many comes on the list any more.
+func (l *shortlist) full(kept int) bool {
+	return len(l.places) == l.most && l.places[l.most-1].kept < kept
+}
+
+// wants says whether a place is better than the last of the list.
+func (l *shortlist) wants(x *place) bool {
+	return len(l.places) < l.most || l.p.comparePlaces(x, &l.places[l.most-1]) < 0
+}
+
+func (l *shortlist) add(x place) {
+	at := len(l.places)
+	for at > 0 && l.p.comparePlaces(&x, &l.places[at-1]) < 0 {
+		at--
+	}
+	l.places = slices.Insert(l.places, at, x)
+	l.places = l.places[:min(len(l.places), l.most)]
+}
+
+// placeAt is what a job might keep of a GPU; false where nobody may keep it any more, it is barred, or those on the list are
+// kept by fewer.
+func (p *planner) placeAt(job int, g cluster.GPU, list *shortlist) (place, bool) {
+	x := place{gpu: g, kept: len(p.kept.jobs[g])}
+	if x.kept >= p.o.MaxResidents || list.full(x.kept) || p.bar(job, g).Refused() {
 		return place{}, false
 	}
 	if len(p.ahead) == 1 {
 		x.since = p.since(job, g)
 	}
-	x.why = p.why(job, g)
+	x.far = p.distance(job, g)
 	return x, true
 }
 
-// placesOn is the places of a node, the nearest first, each of as many GPUs as must be together.
-func (p *planner) placesOn(job int, gpus []cluster.GPU, size int) []place {
-	var single, places []place
+// offerNode puts the places of a node on a list, each of as many GPUs as must be together, the nearest first.
+func (p *planner) offerNode(job int, gpus []cluster.GPU, size int, list *shortlist) {
+	single := p.single[:0]
 	for _, g := range gpus {
-		if x, ok := p.placeAt(job, g); ok {
+		if x, ok := p.placeAt(job, g, list); ok {
 			single = append(single, x)
 		}
 	}
-	slices.SortStableFunc(single, p.comparePlaces)
-	for ; len(single) >= size; single = single[size:] {
-		x := single[size-1]
-		x.gpus = nil
-		for _, y := range single[:size] {
-			x.gpus = append(x.gpus, y.gpus...)
-		}
-		places = append(places, x)
+	p.single = single
+	if len(single) > size {
+		slices.SortStableFunc(single, func(a, b place) int { return p.comparePlaces(&a, &b) })
 	}
-	return places
+	for ; len(single) >= size; single = single[size:] {
+		x := slices.MaxFunc(single[:size], func(a, b place) int { return p.comparePlaces(&a, &b) })
+		if !list.wants(&x) {
+			return
+		}
+		x.run = make([]cluster.GPU, 0, size)
+		for _, y := range single[:size] {
+			x.run = append(x.run, y.gpu)
+		}
+		list.add(x)
+	}
 }
 
 // since is when the last of the residents started that must leave a GPU before it takes a job, the oldest going first; zero

@@ -80,7 +80,7 @@ type passing struct {
 	job   int
 	free  bool // everywhere
 	above *placement.Ahead
-	known *answers
+	known *answers // nil until one is asked for
 }
 
 // law is what decides whom a job is in the way of, the GPU aside.
@@ -98,16 +98,21 @@ type answers struct {
 
 func (p *planner) passing(job int, free bool) *passing {
 	l := &passing{p: p, job: job, free: free}
-	if free {
-		return l
-	}
-	l.above = p.higherThan(p.aged(job))
-	key := law{p.packer.Ask(job), l.above}
-	if l.known = p.harms[key]; l.known == nil || l.known.version != l.above.Version() {
-		l.known = &answers{l.above.Version(), map[[2]int32]int{}}
-		p.harms[key] = l.known
+	if !free {
+		l.above = p.higherThan(p.aged(job))
 	}
 	return l
+}
+
+// answers that hold now.
+func (l *passing) answers() *answers {
+	key := law{l.p.packer.Ask(l.job), l.above}
+	known := l.p.harms[key]
+	if known == nil || known.version != l.above.Version() {
+		known = &answers{l.above.Version(), map[[2]int32]int{}}
+		l.p.harms[key] = known
+	}
+	return known
 }
 
 func (l *passing) allows(g cluster.GPU) bool { return l.free || l.whom(g) < 0 }
@@ -115,6 +120,9 @@ func (l *passing) allows(g cluster.GPU) bool { return l.free || l.whom(g) < 0 }
 // whom is one of those ahead that the job could be in the way of on a GPU, or one that stands for it; -1 for nobody.
 func (l *passing) whom(g cluster.GPU) int {
 	p := l.p
+	if l.known == nil {
+		l.known = l.answers()
+	}
 	key := [2]int32{p.packer.Spot(g), p.kept.at[g]}
 	other, ok := l.known.whom[key]
 	if !ok {

@@ -39,18 +39,23 @@ type planner struct {
 	hidden  map[fit]bool // no room
 	held    map[shape]box.ID
 	nearby  map[fit]refused
-	whys    []map[int32]plan.Reason // by ask, then spot
-	promise time.Time               // when ahead[0] starts at the latest; zero for unknown
-	steps   int                     // of searching for harm that are left
+	far     distances
+	single  []place // room for offerNode
+	tallies [2]*placement.Tally
+	promise time.Time // when ahead[0] starts at the latest; zero for unknown
+	steps   int       // of searching for harm that are left
 }
 
 func newPlanner(s *State) *planner {
 	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, place: map[int]int{},
 		claims: map[int][]cluster.GPU{}, above: map[int]*placement.Ahead{}, harms: map[law]*answers{}, never: map[fit]Wait{},
 		hidden: map[fit]bool{}, held: map[shape]box.ID{}, nearby: map[fit]refused{}}
-	p.kept = newKeeping(p.board)
+	p.kept, p.far = newKeeping(p.board), newDistances(len(s.GPUs))
 	p.steps = p.harmSteps()
 	p.levels = make([]int, len(p.jobs))
+	for i := range p.tallies {
+		p.tallies[i] = placement.NewTally(len(p.sorts.nodes), 1)
+	}
 	var waiting []int
 	for i := range p.jobs {
 		if p.runs(i) {
@@ -92,7 +97,9 @@ func (p *planner) hopeless(job int) (Wait, bool) {
 // impossible is hopeless for all jobs that are as well off as each other.
 func (p *planner) impossible(job int) Wait {
 	n, together, peak := p.workers(job), p.together(job), p.jobs[job].Memory.Peak()
-	open, large, allowed, largest := p.tally(job), p.tally(job), 0, unit.Bytes(0)
+	open, large, allowed, largest := p.tallies[0], p.tallies[1], 0, unit.Bytes(0)
+	open.Reset(together)
+	large.Reset(together)
 	w := Wait{GPU: -1}
 	for g := range p.s.GPUs {
 		r, usable := p.bar(job, cluster.GPU(g)), p.s.GPUs[g].Usable
@@ -158,7 +165,7 @@ func (p *planner) start(job int) bool {
 		p.placed[job] = gpus
 		return true
 	}
-	if n, _ := p.packer.OpensAfter(job, nil); n == 0 && !law.free {
+	if !law.free && p.packer.Finds(job) {
 		p.held[shape] = p.jobs[law.offended()].ID
 	} else {
 		p.hidden[shape.fit] = true

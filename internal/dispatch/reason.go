@@ -2,11 +2,11 @@ package dispatch
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/cluster"
-	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/plan"
 )
 
@@ -30,9 +30,10 @@ func (p *planner) wait(job int, known map[shape]Wait) Wait {
 
 // refused is what the GPUs say to a job.
 type refused struct {
-	taken *placement.Tally
-	gpu   int // the nearest that refuses it, or -1
-	why   plan.Reason
+	gpu    int // the nearest that refuses it, or -1
+	most   int // that take it on one node
+	found  int // workers that find a place
+	enough bool
 }
 
 // nearestRefusal asks all GPUs. Where workers must be together it is the nearest of the node that takes most of them.
@@ -41,57 +42,90 @@ func (p *planner) nearestRefusal(job int) refused {
 	if r, ok := p.nearby[key]; ok {
 		return r
 	}
-	r := refused{taken: p.tally(job), gpu: -1}
-	reasons := make([]plan.Reason, len(p.s.GPUs))
+	taken := p.tallies[0]
+	taken.Reset(p.together(job))
 	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if reasons[g] = p.why(job, g); !reasons[g].Refused() {
-			r.taken.Add(p.node(g))
+		if p.distance(job, g) == (distance{}) {
+			taken.Add(p.node(g))
 		}
 	}
-	_, node := r.taken.Most()
-	for g, why := range reasons {
-		if why.Refused() && (node < 0 || p.together(job) <= 1 || p.node(cluster.GPU(g)) == node) && (r.gpu < 0 || nearer(why, r.why) < 0) {
-			r.gpu, r.why = g, why
+	most, node := taken.Most()
+	r := refused{gpu: -1, most: most, found: taken.Workers(), enough: taken.Enough(p.workers(job))}
+	var near distance
+	for g := range cluster.GPU(len(p.s.GPUs)) {
+		far := p.distance(job, g)
+		if far == (distance{}) || node >= 0 && p.together(job) > 1 && p.node(g) != node {
+			continue
+		}
+		if r.gpu < 0 || far.compare(near) < 0 {
+			r.gpu, near = int(g), far
 		}
 	}
 	p.nearby[key] = r
 	return r
 }
 
-// why is what a GPU says to a job, the same for all of its spot.
-func (p *planner) why(job int, g cluster.GPU) plan.Reason {
-	ask, spot := p.packer.Ask(job), p.packer.Spot(g)
-	for int(ask) >= len(p.whys) {
-		p.whys = append(p.whys, nil)
+// distance is how far a GPU is from taking a job; the zero distance is that of one that takes it.
+type distance struct {
+	rank  int // of the code that refuses it, by firmness
+	short float64
+}
+
+func distanceOf(r plan.Reason) distance { return distance{rank(r.Code), short(r)} }
+
+func (d distance) compare(other distance) int {
+	if d.rank != other.rank {
+		return cmp.Compare(d.rank, other.rank)
 	}
-	if p.whys[ask] == nil {
-		p.whys[ask] = map[int32]plan.Reason{}
+	return cmp.Compare(d.short, other.short)
+}
+
+// distances remembers what GPUs said to jobs, each answer until another takes its place: where hardly two jobs are alike there
+// would be more answers than memory.
+type distances struct {
+	of   []uint64 // ask and spot, and 1
+	far  []distance
+	bits int
+}
+
+const (
+	leastAnswers = 10 // powers of two
+	mostAnswers  = 18
+)
+
+func newDistances(gpus int) distances {
+	n := min(mostAnswers, max(leastAnswers, bits.Len(uint(gpus))+6))
+	return distances{of: make([]uint64, 1<<n), far: make([]distance, 1<<n), bits: n}
+}
+
+// distance is the same for all jobs of an ask and all GPUs of a spot.
+func (p *planner) distance(job int, g cluster.GPU) distance {
+	key := uint64(p.packer.Ask(job))<<32 | uint64(p.packer.Spot(g)) + 1
+	const golden = 0x9e3779b97f4a7c15
+	at := key * golden >> (64 - p.far.bits)
+	if p.far.of[at] != key {
+		r, _ := p.packer.Why(job, g)
+		p.far.of[at], p.far.far[at] = key, distanceOf(r)
 	}
-	r, ok := p.whys[ask][spot]
-	if !ok {
-		r, _ = p.packer.Why(job, g)
-		p.whys[ask][spot] = r
-	}
-	return r
+	return p.far.far[at]
 }
 
 // refusal is the reason of the GPU that comes nearest to taking a job, or of the whole gang.
 func (p *planner) refusal(job int, s shape) Wait {
 	r, n, together := p.nearestRefusal(job), p.workers(job), p.together(job)
-	w := Wait{GPU: r.gpu, Reason: r.why}
+	w := Wait{GPU: r.gpu}
 	if r.gpu >= 0 {
-		_, resident := p.packer.Why(job, cluster.GPU(r.gpu))
-		w.Resident = p.idOf(resident)
+		why, resident := p.packer.Why(job, cluster.GPU(r.gpu))
+		w.Reason, w.Resident = why, p.idOf(resident)
 	}
-	most, _ := r.taken.Most()
 	switch {
-	case r.taken.Enough(n) && len(p.ahead) > 0:
+	case r.enough && len(p.ahead) > 0:
 		first := p.jobs[p.ahead[0]].ID
 		return Wait{GPU: -1, Reason: plan.Reason{Code: plan.Priority}, After: cmp.Or(p.held[s], first)}
-	case most > 0 && most < together:
-		w.Reason = plan.Reason{Code: plan.Gang, Got: float64(together), Limit: float64(most)}
-	case most > 0:
-		w.Reason = plan.Reason{Code: plan.Gang, Got: float64(n), Limit: float64(r.taken.Workers())}
+	case r.most > 0 && r.most < together:
+		w.Reason = plan.Reason{Code: plan.Gang, Got: float64(together), Limit: float64(r.most)}
+	case r.most > 0:
+		w.Reason = plan.Reason{Code: plan.Gang, Got: float64(n), Limit: float64(r.found)}
 	}
 	return w
 }
@@ -112,7 +146,7 @@ var firmness = []plan.Code{"", plan.Priority, plan.MemoryOverflow, plan.FloorRes
 
 // nearer orders refusals: the one closer to giving way first, by its code, then by how far off it is.
 func nearer(a, b plan.Reason) int {
-	return cmp.Or(cmp.Compare(rank(a.Code), rank(b.Code)), cmp.Compare(short(a), short(b)))
+	return distanceOf(a).compare(distanceOf(b))
 }
 
 func rank(c plan.Code) int {

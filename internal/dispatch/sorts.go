@@ -17,6 +17,7 @@ type sorts struct {
 	masks    []int32         // of each job: its Nodes among those that differ; 0 for all nodes
 	together []int           // of each job: at least 1
 	ofGPU    []int32
+	differ   int // sorts of GPUs
 	ofJob    []int32
 
 	reasons []plan.Reason // that were given, each once; the first is none
@@ -76,6 +77,9 @@ func (b *board) sort() {
 	t.ofGPU = numbered(sites, compareSites)
 	if wide {
 		t.ofGPU = b.sortNodes()
+	}
+	for _, sort := range t.ofGPU {
+		t.differ = max(t.differ, int(sort)+1)
 	}
 }
 
@@ -188,7 +192,7 @@ func (b *board) bar(job int, g cluster.GPU) plan.Reason {
 	}
 	row := t.bars[ask]
 	if sort >= len(row) {
-		row = append(row, make([]int32, sort+1-len(row))...)
+		row = make([]int32, t.differ)
 		t.bars[ask] = row
 	}
 	if row[sort] == 0 {

@@ -65,13 +65,20 @@ func (k *Packer) AddWhere(job int, allow func(cluster.GPU) bool) ([]cluster.GPU,
 func (k *Packer) OpensAfter(job int, leaving []int) (int, []cluster.GPU) {
 	mark := k.overlay.Checkpoint()
 	defer k.overlay.Rollback(mark, k.reindex)
-	open, takes := k.tally(job)
+	var takes []bool
+	open := k.tally(job, func(g cluster.GPU) bool { return k.Takes(job, g) })
 	for n := 0; ; n++ {
 		if open.Enough(k.p.jobs[job].Workers) {
 			return n, k.place(job)
 		}
 		if n == len(leaving) {
 			return -1, nil
+		}
+		if takes == nil {
+			takes = make([]bool, len(k.set))
+			for g := range takes {
+				takes[g] = k.Takes(job, cluster.GPU(g))
+			}
 		}
 		first, end := k.p.WorkersOf(leaving[n])
 		for w := first; w < end; w++ {
@@ -83,6 +90,11 @@ func (k *Packer) OpensAfter(job int, leaving []int) (int, []cluster.GPU) {
 			}
 		}
 	}
+}
+
+// Finds says whether a job that is not placed finds its GPUs.
+func (k *Packer) Finds(job int) bool {
+	return k.tally(job, func(g cluster.GPU) bool { return k.Takes(job, g) }).Enough(k.p.jobs[job].Workers)
 }
 
 // OpensAt is how many of the leaving jobs, in order, must be gone from one GPU until it takes a job; -1 where it does not even
@@ -108,16 +120,16 @@ func (k *Packer) OpensAt(job int, g cluster.GPU, leaving []int) int {
 	return -1
 }
 
-// tally is the GPUs that take a job, and which they are.
-func (k *Packer) tally(job int) (*Tally, []bool) {
-	open, takes := k.ground.tally(job), make([]bool, len(k.set))
+// tally counts the GPUs that take a job, until the next tally.
+func (k *Packer) tally(job int, takes func(cluster.GPU) bool) *Tally {
+	open := k.ground.open
+	open.Reset(k.ground.together(job))
 	for g := range cluster.GPU(len(k.set)) {
-		if k.Takes(job, g) {
-			takes[g] = true
+		if takes(g) {
 			open.Add(k.ground.node(g))
 		}
 	}
-	return open, takes
+	return open
 }
 
 // barred is the reason that keeps a job off a GPU whatever its residents.

@@ -28,6 +28,7 @@ type ground struct {
 	looks looks
 	takes [][]verdict // by ask, then spot
 	seen  sightings
+	open  *Tally
 }
 
 // state is what resides on a GPU.
@@ -72,6 +73,7 @@ func newGround(p *Problem, gpus GPUs) *ground {
 		f.at[g] = f.spotOf(g, 0)
 	}
 	f.looks = newLooks(len(f.nodes))
+	f.open = NewTally(len(f.nodes), 1)
 	f.seen.rooms = make([]room, len(f.nodes))
 	f.numberAsks(p)
 	return f

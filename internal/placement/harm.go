@@ -59,6 +59,8 @@ func (a *Ahead) First(ask int32) int {
 func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead [2]*Ahead, steps *int) int {
 	h := harm{k: k, gpu: g, joining: &k.p.kinds[k.p.kind[job]], lists: [3][]harmed{ahead[0].kinds, ahead[1].kinds}, steps: steps}
 	h.ahead = len(h.lists[0]) + len(h.lists[1])
+	var buffer [MaxMaxResidents]harmed
+	h.lists[2] = buffer[:0]
 	for _, r := range k.overlay.Residents(g) {
 		h.lists[2] = append(h.lists[2], harmed{k.p.kindOf(r), k.p.Job(r), 1})
 	}

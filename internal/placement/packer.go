@@ -121,8 +121,14 @@ func (k *Packer) Add(job int) ([]cluster.GPU, plan.Reason) {
 		peak, limit := k.p.kinds[k.p.kind[job]].profile.Peak(), k.p.options.GPUMemory
 		return nil, plan.Reason{Code: plan.TooLarge, Got: float64(peak), Limit: float64(limit)}
 	}
-	mark := k.overlay.Checkpoint()
 	first, end := k.p.WorkersOf(job)
+	if k.ground != nil && end-first > 1 {
+		found := k.tally(job, func(g cluster.GPU) bool { return k.admits(job, g) && k.free(first, g) })
+		if !found.Enough(int(end - first)) {
+			return nil, plan.Reason{Code: plan.Gang, Got: float64(end - first), Limit: float64(found.Workers())}
+		}
+	}
+	mark := k.overlay.Checkpoint()
 	gpus := k.place(job)
 	if len(gpus) < int(end-first) {
 		k.overlay.Rollback(mark, k.reindex)

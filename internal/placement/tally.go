@@ -14,7 +14,11 @@ func NewTally(nodes, together int) *Tally {
 	return &Tally{run: max(1, together), count: make([]int, nodes)}
 }
 
-func (f *ground) tally(job int) *Tally { return NewTally(len(f.nodes), f.together(job)) }
+// Reset counts nothing again, for another job.
+func (t *Tally) Reset(together int) {
+	t.run, t.all, t.runs = max(1, together), 0, 0
+	clear(t.count)
+}
 
 // Add counts a GPU of a node.
 func (t *Tally) Add(node int) {
