@@ -1,0 +1,75 @@
+// Package webhook answers the API server about objects that users write: Pods that share GPUs are rewritten, and Pods, policies
+// and profiles that cannot be what their author meant are refused with the field's path.
+//
+// Which Pods it is asked about is said in the webhook configurations of the chart: those that opt in and no others, so that
+// nobody else waits for it. Their configurations send Pods of namespaces that share to PathShared and others to PathAnnotated,
+// which spares looking the namespace up.
+package webhook
+
+import (
+	"context"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"weft.dev/weft/api/v1alpha1"
+	"weft.dev/weft/internal/kube/pod"
+)
+
+// Paths of the handlers.
+const (
+	PathShared    = "/pods/shared"    // Pods of namespaces whose label makes them share
+	PathAnnotated = "/pods/annotated" // Pods of other namespaces, with annotations of weft
+	PathPolicies  = "/policies"
+	PathProfiles  = "/profiles"
+)
+
+// Source is what answers depend on besides the object itself. Implementations answer from memory.
+type Source interface {
+	// Policy is the policy of the cluster; nil where there is none.
+	Policy(ctx context.Context) (*v1alpha1.SharingPolicySpec, error)
+
+	// Profiles are the names of the profiles of a namespace.
+	Profiles(ctx context.Context, namespace string) ([]string, error)
+}
+
+// Handler answers at all paths of this package.
+func Handler(source Source) http.Handler {
+	mux := http.NewServeMux()
+	for path, h := range map[string]admission.HandlerFunc{
+		PathShared:    pods{source, true}.handle,
+		PathAnnotated: pods{source, false}.handle,
+		PathPolicies:  policies,
+		PathProfiles:  profiles,
+	} {
+		mux.Handle(path, &admission.Webhook{Handler: h})
+	}
+	return mux
+}
+
+// newClaim names a ResourceClaim. Ten letters of an alphabet of 27 are unique in any namespace that a cluster can hold, and a
+// controller that finds the name taken by another Pod says so.
+func newClaim() string { return pod.ClaimPrefix + rand.String(claimLetters) }
+
+const claimLetters = 10
+
+// refuse answers that an object is invalid, the way the API server does for its own objects.
+func refuse(kind schema.GroupKind, name string, faults field.ErrorList) admission.Response {
+	status := apierrors.NewInvalid(kind, name, faults).Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
+}
+
+// broken answers that this program could not decide.
+func broken(err error) admission.Response {
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: err.Error(),
+	}}}
+}

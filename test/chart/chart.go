@@ -1,0 +1,135 @@
+// Command chart renders charts/weft the way `helm template` does: what `kubectl apply` installs, and what the tests of the chart look
+// at. It is a module of its own, so that weft does not depend on Helm.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+)
+
+const usage = "usage: chart CHART [KEY=VALUE...]   the manifest of the chart in namespace weft-system, with the namespace, to stdout"
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
+	}
+	values := map[string]any{}
+	for _, set := range os.Args[2:] {
+		key, value, found := strings.Cut(set, "=")
+		if !found {
+			fmt.Fprintln(os.Stderr, usage)
+			os.Exit(2)
+		}
+		assign(values, strings.Split(key, "."), value)
+	}
+	text, err := Manifest(os.Args[1], values)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chart:", err)
+		os.Exit(1)
+	}
+	if _, err := os.Stdout.Write(text); err != nil {
+		fmt.Fprintln(os.Stderr, "chart:", err)
+		os.Exit(1)
+	}
+}
+
+// assign sets a text at a path of keys.
+func assign(values map[string]any, keys []string, value string) {
+	for _, k := range keys[:len(keys)-1] {
+		next, ok := values[k].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			values[k] = next
+		}
+		values = next
+	}
+	values[keys[len(keys)-1]] = value
+}
+
+// Namespace is where the manifest installs weft.
+const Namespace = "weft-system"
+
+// Manifest is the chart as one text for `kubectl apply`, with the namespace that Helm would have made.
+func Manifest(folder string, values map[string]any) ([]byte, error) {
+	files, err := Render(folder, values)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString("# Written by test/chart from charts/weft: `make chart`. Install it with `kubectl apply --server-side -f`.\n")
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", Namespace)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return rank(a, b) })
+	for _, name := range names {
+		for _, document := range documents(files[name]) {
+			fmt.Fprintf(&b, "---\n%s\n", document)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// rank puts definitions first, for what is of their kinds.
+func rank(a, b string) int {
+	first := func(name string) int {
+		if name == "crds.yaml" {
+			return 0
+		}
+		return 1
+	}
+	if d := first(a) - first(b); d != 0 {
+		return d
+	}
+	return strings.Compare(a, b)
+}
+
+// documents are the parts of a rendered file that hold anything.
+func documents(text string) []string {
+	var list []string
+	for part := range strings.SplitSeq("\n"+text, "\n---") {
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(part), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+		if slices.ContainsFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "#") }) {
+			list = append(list, strings.Join(lines, "\n"))
+		}
+	}
+	return list
+}
+
+// Render is the templates of a chart by their names, rendered for a release of its name in Namespace, on Kubernetes 1.36. values
+// go over those of the chart.
+func Render(folder string, values map[string]any) (map[string]string, error) {
+	c, err := loader.Load(folder)
+	if err != nil {
+		return nil, fmt.Errorf("load the chart: %w", err)
+	}
+	caps := common.DefaultCapabilities.Copy()
+	caps.KubeVersion = common.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
+	release := common.ReleaseOptions{Name: "weft", Namespace: Namespace, Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(c, values, release, caps)
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	rendered, err := engine.Render(c, all)
+	if err != nil {
+		return nil, fmt.Errorf("render: %w", err)
+	}
+	files := map[string]string{}
+	for name, text := range rendered {
+		if ext := path.Ext(name); ext == ".yaml" {
+			files[path.Base(name)] = text
+		}
+	}
+	return files, nil
+}
