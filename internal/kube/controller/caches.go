@@ -1,0 +1,341 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"weft.dev/weft/api/v1alpha1"
+	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/claim"
+	"weft.dev/weft/internal/kube/queue"
+)
+
+// caches are the informers of all that decides.
+type caches struct {
+	named map[string]cache.SharedIndexInformer
+
+	nodes    corelisters.NodeLister
+	pods     corelisters.PodLister
+	slices   resourcelisters.ResourceSliceLister
+	claims   resourcelisters.ResourceClaimLister
+	held     cache.Indexer // slices
+	given    cache.Indexer // claims
+	policies cache.Store
+	profiles cache.Store
+}
+
+// newCaches sets up the informers; woken is called at every change that a decision may depend on.
+func newCaches(client kubernetes.Interface, config *rest.Config, woken func()) (*caches, error) {
+	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keep))
+	core, dra := f.Core().V1(), f.Resource().V1()
+	c := &caches{nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), slices: dra.ResourceSlices().Lister(), claims: dra.ResourceClaims().Lister()}
+	own, err := ownClient(config)
+	if err != nil {
+		return nil, err
+	}
+	policies := informerOf(own, "sharingpolicies", &v1alpha1.SharingPolicy{})
+	profiles := informerOf(own, "workloadprofiles", &v1alpha1.WorkloadProfile{})
+	c.policies, c.profiles = policies.GetStore(), profiles.GetStore()
+	c.named = map[string]cache.SharedIndexInformer{
+		"nodes": core.Nodes().Informer(), "pods": core.Pods().Informer(), "resourceslices": dra.ResourceSlices().Informer(),
+		"resourceclaims": dra.ResourceClaims().Informer(), "sharingpolicies": policies, "workloadprofiles": profiles,
+	}
+	if err := c.addIndexes(); err != nil {
+		return nil, err
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { woken() }, DeleteFunc: func(any) { woken() },
+		UpdateFunc: func(old, now any) {
+			if matters(old, now) {
+				woken()
+			}
+		},
+	}
+	for name, i := range c.named {
+		if _, err := i.AddEventHandler(handler); err != nil {
+			return nil, fmt.Errorf("informer of %s: %w", name, err)
+		}
+	}
+	return c, nil
+}
+
+// ownClient reads weft's own kinds.
+func ownClient(config *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("scheme: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	gv := v1alpha1.GroupVersion
+	config.GroupVersion, config.APIPath = &gv, "/apis"
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of weft's kinds: %w", err)
+	}
+	return client, nil
+}
+
+func informerOf(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0, cache.Indexers{})
+}
+
+// matters says whether a change may change a decision: nodes report themselves every few seconds, and events are many.
+func matters(old, now any) bool {
+	a, ok := old.(*corev1.Node)
+	b, also := now.(*corev1.Node)
+	if !ok || !also {
+		return true
+	}
+	return a.Spec.Unschedulable != b.Spec.Unschedulable || len(a.Spec.Taints) != len(b.Spec.Taints) || a.Generation != b.Generation ||
+		ready(a) != ready(b) || !labels.Equals(a.Labels, b.Labels) || !sameRoom(a, b)
+}
+
+func ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func sameRoom(a, b *corev1.Node) bool {
+	if len(a.Status.Allocatable) != len(b.Status.Allocatable) {
+		return false
+	}
+	for name, q := range a.Status.Allocatable {
+		if q.Cmp(b.Status.Allocatable[name]) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *caches) start(ctx context.Context) {
+	for _, i := range c.named {
+		go i.RunWithContext(ctx)
+	}
+}
+
+func (c *caches) synced() bool {
+	for _, i := range c.named {
+		if !i.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// wait waits until every kind was listed, and says which is missing.
+func (c *caches) wait(ctx context.Context, log *slog.Logger) error {
+	const tell = 10 * time.Second
+	for began, told := time.Now(), time.Now(); !c.synced(); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		if time.Since(told) < tell {
+			continue
+		}
+		told = time.Now()
+		for name, i := range c.named {
+			if !i.HasSynced() {
+				log.Warn("a kind cannot be listed: are the custom resources of weft and its role installed?", "kind", name, "for", time.Since(began).Round(time.Second))
+			}
+		}
+	}
+	return nil
+}
+
+// catchUp waits until the informers show all that the API has now: what another controller wrote before it lost its lease is a
+// decision that stands.
+func (c *caches) catchUp(ctx context.Context, client kubernetes.Interface) error {
+	managed := metav1.ListOptions{LabelSelector: kube.LabelManaged + "=true"}
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, managed)
+	if err != nil {
+		return err
+	}
+	claims, err := client.ResourceV1().ResourceClaims(metav1.NamespaceAll).List(ctx, managed)
+	if err != nil {
+		return err
+	}
+	const longest = time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("the watches of Pods and resource claims are more than %v behind", longest))
+	defer cancel()
+	for !c.shows(pods.Items, claims.Items) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// shows says whether the informers have objects at least as they are listed; what they do not show under its UID is another one
+// or gone, which they learn in order after it was there.
+func (c *caches) shows(pods []corev1.Pod, claims []resourcev1.ResourceClaim) bool {
+	for i := range pods {
+		p := &pods[i]
+		if seen, err := c.pods.Pods(p.Namespace).Get(p.Name); err != nil || seen.UID == p.UID && version(seen) < version(p) {
+			if err == nil || !c.past("pods", p) {
+				return false
+			}
+		}
+	}
+	for i := range claims {
+		p := &claims[i]
+		if seen, err := c.claims.ResourceClaims(p.Namespace).Get(p.Name); err != nil || seen.UID == p.UID && version(seen) < version(p) {
+			if err == nil || !c.past("resourceclaims", p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// past says whether an informer has come to a later state of its kind than an object's: it was there and is gone.
+func (c *caches) past(kind string, o metav1.Object) bool {
+	at := metav1.ObjectMeta{ResourceVersion: c.named[kind].LastSyncResourceVersion()}
+	return version(&at) > version(o)
+}
+
+// cluster is all that the informers show.
+func (c *caches) cluster(now time.Time) (*queue.Cluster, error) {
+	s := &queue.Cluster{Now: now}
+	var err error
+	if s.Nodes, err = c.nodes.List(labels.Everything()); err != nil {
+		return nil, err
+	}
+	if s.Pods, err = c.pods.List(labels.Everything()); err != nil {
+		return nil, err
+	}
+	if s.Slices, err = c.slices.List(labels.Everything()); err != nil {
+		return nil, err
+	}
+	if s.Claims, err = c.claims.List(labels.Everything()); err != nil {
+		return nil, err
+	}
+	for _, o := range c.profiles.List() {
+		if p, ok := o.(*v1alpha1.WorkloadProfile); ok {
+			s.Profiles = append(s.Profiles, p)
+		}
+	}
+	for _, o := range c.policies.List() {
+		if p, ok := o.(*v1alpha1.SharingPolicy); ok && p.Name == v1alpha1.PolicyName {
+			s.Policy = p
+		}
+	}
+	return s, nil
+}
+
+// pod is a Pod as the informers show it, nil for none of that UID.
+func (c *caches) pod(name types.NamespacedName, uid types.UID) *corev1.Pod {
+	p, err := c.pods.Pods(name.Namespace).Get(name.Name)
+	if err != nil || p.UID != uid {
+		return nil
+	}
+	return p
+}
+
+// takenFrom names a claim of somebody else that was given a GPU which another claim is pinned to; "" for none. It is looked at
+// just before a claim is written: a plan may be a second old by then.
+func (c *caches) takenFrom(want *resourcev1.ResourceClaim) string {
+	share, err := claim.Read(want)
+	if err != nil {
+		return ""
+	}
+	for _, uuid := range share.GPUs {
+		found, err := c.held.ByIndex(byUUID, uuid)
+		if err != nil || len(found) == 0 {
+			continue
+		}
+		d, ok := deviceOf(found[0], uuid)
+		if !ok {
+			continue
+		}
+		claims, err := c.given.ByIndex(byDevice, d.Pool+"/"+d.Name)
+		if err == nil && len(claims) > 0 {
+			return "resource claim " + nameOf(claims[0].(*resourcev1.ResourceClaim)).String()
+		}
+	}
+	return ""
+}
+
+// Names of the indexes.
+const (
+	byUUID   = "uuid"   // slices by the UUIDs of their devices
+	byDevice = "device" // claims that are not weft's by the devices that they were given
+)
+
+// addIndexes lets takenFrom find what it looks for.
+func (c *caches) addIndexes() error {
+	slices, claims := c.named["resourceslices"], c.named["resourceclaims"]
+	c.held, c.given = slices.GetIndexer(), claims.GetIndexer()
+	if err := slices.AddIndexers(cache.Indexers{byUUID: func(o any) ([]string, error) { return uuidsOf(o), nil }}); err != nil {
+		return fmt.Errorf("index of slices: %w", err)
+	}
+	err := claims.AddIndexers(cache.Indexers{byDevice: func(o any) ([]string, error) {
+		x, ok := o.(*resourcev1.ResourceClaim)
+		if !ok || claim.Managed(x) {
+			return nil, nil
+		}
+		var names []string
+		for _, d := range claim.Devices(x) {
+			names = append(names, d.Pool+"/"+d.Name)
+		}
+		return names, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("index of claims: %w", err)
+	}
+	return nil
+}
+
+// uuidsOf are the GPUs of a slice.
+func uuidsOf(o any) []string {
+	s, ok := o.(*resourcev1.ResourceSlice)
+	if !ok || s.Spec.Driver != kube.Driver {
+		return nil
+	}
+	var list []string
+	for i := range s.Spec.Devices {
+		if a := s.Spec.Devices[i].Attributes[kube.AttributeUUID]; a.StringValue != nil {
+			list = append(list, *a.StringValue)
+		}
+	}
+	return list
+}
+
+// deviceOf is the device of a slice with a UUID.
+func deviceOf(o any, uuid string) (claim.Device, bool) {
+	s, ok := o.(*resourcev1.ResourceSlice)
+	if !ok {
+		return claim.Device{}, false
+	}
+	for i := range s.Spec.Devices {
+		if a := s.Spec.Devices[i].Attributes[kube.AttributeUUID]; a.StringValue != nil && *a.StringValue == uuid {
+			return claim.Device{Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}, true
+		}
+	}
+	return claim.Device{}, false
+}

@@ -1,0 +1,169 @@
+// Package controller acts in a Kubernetes cluster on what internal/kube/queue asks and internal/dispatch answers: it writes the claims
+// of jobs that start, lets their Pods go to the scheduler, says why others wait, and evicts Pods that cannot stay.
+//
+// What it knows is what the API shows, and what it wrote itself a moment ago. Nothing else is kept: another controller that takes over
+// decides the same.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"weft.dev/weft/internal/estimate"
+)
+
+// Options of a controller.
+type Options struct {
+	Config    *rest.Config // of the cluster
+	Namespace string       // of its lease
+	Identity  string       // in the lease: another one for every process
+	Elect     bool         // only the one that has the lease acts; without it, there is no other
+	Log       *slog.Logger
+	Estimate  estimate.Options // how predictions begin
+	Version   string
+}
+
+// Controller is one process that may act.
+type Controller struct {
+	o       Options
+	client  kubernetes.Interface
+	cache   *caches
+	assumed *assumed
+	voice   *voice
+	figures *figures
+	book    *estimate.Book // of the loop
+	kick    chan struct{}
+	writes  chan struct{} // one for each write that may be under way
+	work    sync.WaitGroup
+	offers  map[string]offer // of the loop: native Pods that a GPU is free for, by UID
+}
+
+// Figures of acting.
+const (
+	pause       = 20 * time.Millisecond // between two plans: what comes meanwhile is decided together
+	idle        = 10 * time.Second      // between two plans while nothing changes: jobs grow older
+	writers     = 16                    // writes at a time
+	lease       = "weft-controller"
+	leaseLasts  = 15 * time.Second
+	leaseRenews = 10 * time.Second
+	leaseRetry  = 2 * time.Second
+)
+
+// New is a controller that does nothing yet.
+func New(o Options) (*Controller, error) {
+	config := rest.CopyConfig(o.Config)
+	config.QPS = -1 // the API server's own fairness is the limit
+	config.UserAgent = "weft-controller/" + o.Version
+	client, err := kubernetes.NewForConfig(protobuf(config))
+	if err != nil {
+		return nil, fmt.Errorf("client of the cluster: %w", err)
+	}
+	c := &Controller{o: o, client: client, assumed: newAssumed(), kick: make(chan struct{}, 1), writes: make(chan struct{}, writers), offers: map[string]offer{}}
+	if c.cache, err = newCaches(client, config, c.wake); err != nil {
+		return nil, err
+	}
+	c.book = estimate.New(o.Estimate)
+	c.voice = newVoice(client, o.Log)
+	c.figures = newFigures(o.Version)
+	return c, nil
+}
+
+// protobuf has built-in objects sent in the shorter form.
+func protobuf(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return config
+}
+
+// wake has the loop look again.
+func (c *Controller) wake() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Ready says whether the cluster is known as far as decisions need it.
+func (c *Controller) Ready() bool { return c.cache.synced() }
+
+// Run acts until the context ends or the lease is lost, which is an error: the process is to end then.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.cache.start(ctx)
+	if err := c.cache.wait(ctx, c.o.Log); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	if !c.o.Elect {
+		return ignoreEnd(ctx, c.lead(ctx))
+	}
+	var failed error
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: lease, Namespace: c.o.Namespace}, Client: c.client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: c.o.Identity}},
+		LeaseDuration: leaseLasts, RenewDeadline: leaseRenews, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: lease,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) {
+				failed = c.lead(leading)
+				cancel()
+			},
+			OnStoppedLeading: cancel,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("lease %s/%s: %w", c.o.Namespace, lease, err)
+	}
+	elector.Run(ctx)
+	if failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// ignoreEnd takes the end of a context for no error.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// lead acts until the context ends; it returns when nothing is being written any more.
+func (c *Controller) lead(ctx context.Context) error {
+	defer c.work.Wait()
+	c.o.Log.Info("leading", "identity", c.o.Identity)
+	if err := c.cache.catchUp(ctx, c.client); err != nil {
+		return fmt.Errorf("state before the first plan: %w", err)
+	}
+	c.work.Go(func() { c.voice.run(ctx) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.kick:
+		case <-timer.C:
+		}
+		select { // what comes together is decided together
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		select {
+		case <-c.kick:
+		default:
+		}
+		timer.Reset(c.turn(ctx, time.Now()))
+	}
+}

@@ -1,0 +1,197 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weft.dev/weft/internal/box"
+	"weft.dev/weft/internal/dispatch"
+	"weft.dev/weft/internal/kube/claim"
+	"weft.dev/weft/internal/kube/queue"
+)
+
+// offer is a GPU that a plan left to a native Pod, and since when.
+type offer struct {
+	since time.Time
+	seen  bool // in the plan at hand
+}
+
+// Times of the loop.
+const (
+	offerLasts = 10 * time.Second // for the scheduler to place a native Pod where there is room: then others may have it
+	sayAfter   = 2 * time.Second  // of a Pod's life, that it waits: most are placed before
+)
+
+// turn plans once and has done what follows, and says when to look again though nothing changed.
+func (c *Controller) turn(ctx context.Context, now time.Time) time.Duration {
+	s, err := c.cache.cluster(now)
+	if err != nil {
+		c.o.Log.Error("the informers cannot be read", "error", err)
+		return firstHold
+	}
+	s.Claims = c.assumed.overClaims(s.Claims, now)
+	s.Pods = c.assumed.overPods(s.Pods)
+	held, next := c.assumed.held(now)
+	s.Held, s.Passed = held, c.passed(now)
+	began := time.Now()
+	q := queue.Build(s, c.book)
+	d := dispatch.Plan(&q.State)
+	c.figures.planned(q, &d, time.Since(began))
+	c.lift(ctx, q)
+	c.undo(ctx, q.Undo)
+	for _, e := range append(q.Evict, q.Stuck(&d)...) {
+		c.evict(ctx, e)
+	}
+	c.start(ctx, q, &d, now)
+	unsaid := c.say(q, &d, now)
+	wait := idle
+	if !next.IsZero() {
+		wait = min(wait, max(pause, next.Sub(now)))
+	}
+	if unsaid {
+		wait = min(wait, sayAfter/2)
+	}
+	return wait
+}
+
+// passed are the native Pods whose offer ran out.
+func (c *Controller) passed(now time.Time) map[types.UID]bool {
+	passed := map[types.UID]bool{}
+	for uid, o := range c.offers {
+		if now.Sub(o.since) > offerLasts {
+			passed[types.UID(uid)] = true
+		}
+	}
+	return passed
+}
+
+// start has what starts placed. Native jobs are the scheduler's: their GPUs were kept free in this plan.
+func (c *Controller) start(ctx context.Context, q *queue.Queue, d *dispatch.Decision, now time.Time) {
+	with := map[int][]box.ID{}
+	for _, s := range d.Starts {
+		for _, g := range s.GPUs {
+			with[g] = append(with[g], s.Job)
+		}
+	}
+	offered := map[string]offer{}
+	for _, s := range d.Starts {
+		j := q.Jobs[s.Job]
+		if !j.Native {
+			c.place(ctx, q, s, with, now)
+			continue
+		}
+		uid := string(j.Members[0].Pod.UID)
+		offered[uid] = offer{since: cmp.Or(c.offers[uid], offer{since: now}).since}
+	}
+	for uid, o := range c.offers { // those that ran out are remembered while their Pods wait
+		if now.Sub(o.since) > offerLasts && q.Waits(types.UID(uid)) {
+			offered[uid] = o
+		}
+	}
+	c.offers = offered
+}
+
+// task is one job, or one Pod, that is being placed.
+type task struct {
+	members []*queue.Member
+	claims  [][]*resourcev1.ResourceClaim // of each member; those that are there already are left out
+	nodes   []string                      // of each member
+	gpus    []string                      // of each member, for people
+	words   []queue.Word
+	waited  bool // it is a job that was planned now
+}
+
+func (t *task) pods() []*corev1.Pod {
+	var list []*corev1.Pod
+	for _, m := range t.members {
+		list = append(list, m.Pod)
+	}
+	return list
+}
+
+// place has the claims of a job written, and its Pods released.
+func (c *Controller) place(ctx context.Context, q *queue.Queue, s dispatch.Start, with map[int][]box.ID, now time.Time) {
+	j := q.Jobs[s.Job]
+	places, err := q.Place(s)
+	if err != nil {
+		c.o.Log.Error("a plan cannot be carried out", "job", j.Name, "error", err)
+		return
+	}
+	t := task{members: j.Members, waited: true}
+	for i, m := range j.Members {
+		var claims []*resourcev1.ResourceClaim
+		for _, share := range places[i] {
+			claims = append(claims, claim.New(share))
+		}
+		t.claims = append(t.claims, claims)
+		t.describe(q, j, m, places[i], with)
+	}
+	c.do(ctx, t, now)
+}
+
+// describe adds where a member goes.
+func (t *task) describe(q *queue.Queue, j *queue.Job, m *queue.Member, shares []claim.Share, with map[int][]box.ID) {
+	var names []string
+	node := ""
+	for _, g := range q.On(shares) {
+		names, node = append(names, g.String()), g.Node
+	}
+	t.nodes = append(t.nodes, node)
+	t.gpus = append(t.gpus, strings.Join(names, ","))
+	t.words = append(t.words, q.Placed(j, m, shares, with))
+}
+
+// lift has Pods released whose claims are there.
+func (c *Controller) lift(ctx context.Context, q *queue.Queue) {
+	of := map[types.UID]*queue.Job{}
+	if len(q.Lift) > 0 {
+		for _, j := range q.Jobs {
+			for _, m := range j.Members {
+				of[m.Pod.UID] = j
+			}
+		}
+	}
+	for _, m := range q.Lift {
+		j := of[m.Pod.UID]
+		if j == nil || slices.ContainsFunc(m.Claims, func(c *resourcev1.ResourceClaim) bool { return c.UID == "" }) {
+			continue // its GPUs are gone, or its claims are being written
+		}
+		t := task{members: []*queue.Member{m}, claims: [][]*resourcev1.ResourceClaim{nil}}
+		t.describe(q, j, m, m.Shares, nil)
+		c.do(ctx, t, time.Now())
+	}
+}
+
+// say tells Pods why they wait, where that is news. It is true where a Pod waits that is too young to be told.
+func (c *Controller) say(q *queue.Queue, d *dispatch.Decision, now time.Time) (unsaid bool) {
+	for _, w := range d.Waits {
+		j := q.Jobs[w.Job]
+		if now.Sub(j.Members[0].Pod.CreationTimestamp.Time) < sayAfter {
+			unsaid = true
+			continue
+		}
+		if j.Native {
+			if word, ok := q.Native(j); ok {
+				c.voice.tell(j.Members[0].Pod, word, false)
+			}
+			continue
+		}
+		word := q.Wait(w, nil)
+		for _, m := range j.Members {
+			if _, refused := q.Held(m); !refused {
+				c.voice.tell(m.Pod, word, true)
+			}
+		}
+	}
+	for _, f := range q.Faults {
+		c.voice.tell(f.Pod, queue.Word{Reason: queue.CannotFit, Code: queue.Invalid, Text: f.Text, Warning: true}, true)
+	}
+	return unsaid
+}
