@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,13 +24,16 @@ func (b Binaries) Path(name string) string { return filepath.Join(string(b), nam
 const stages = "stages.yaml"
 
 // Find returns the programs that Build has made. It builds nothing: the error is an Unavailable that says how to build them
-// when one of them is missing.
-func Find(ctx context.Context) (Binaries, error) {
+// when one of those named is missing, or any when none is named.
+func Find(ctx context.Context, names ...string) (Binaries, error) {
 	_, dir, err := places(ctx)
 	if err != nil {
 		return "", err
 	}
-	if missing := absent(dir); len(missing) > 0 {
+	for _, name := range absent(dir) {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
 		return "", &Unavailable{[]string{"not built yet: run `make cluster-build`, some 17 minutes on two cores, once"}}
 	}
 	return dir, nil

@@ -20,7 +20,7 @@ type ControlPlane struct {
 // UpControlPlane brings up a control plane without a real node, on ports of 127.0.0.1 that nothing else uses. Several may run
 // at the same time, and it takes no rights. It ends with this process if Close was not called.
 func UpControlPlane(ctx context.Context, o ControlPlane) (*Cluster, error) {
-	binaries, err := Find(ctx)
+	binaries, err := Find(ctx, o.programs()...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +44,21 @@ func UpControlPlane(ctx context.Context, o ControlPlane) (*Cluster, error) {
 		return nil, abandon(ctx, c, err)
 	}
 	return c, nil
+}
+
+// programs are the programs that it takes.
+func (o ControlPlane) programs() []string {
+	list := []string{"etcd", "kube-apiserver"}
+	if o.Scheduler {
+		list = append(list, "kube-scheduler")
+	}
+	if o.ControllerManager {
+		list = append(list, "kube-controller-manager")
+	}
+	if o.Kwok {
+		list = append(list, "kwok", stages)
+	}
+	return list
 }
 
 func (c *Cluster) upControlPlane(ctx context.Context, o ControlPlane) error {

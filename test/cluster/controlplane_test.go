@@ -110,7 +110,7 @@ func TestControlPlaneSaysWhy(t *testing.T) {
 // TestControlPlaneInterrupted ends the context at several moments of coming up: it ends soon, and nothing stays.
 func TestControlPlaneInterrupted(t *testing.T) {
 	long(t)
-	if _, err := Find(t.Context()); err != nil {
+	if _, err := Find(t.Context(), ControlPlane{}.programs()...); err != nil {
 		SkipOr(t, err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
