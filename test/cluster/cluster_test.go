@@ -268,7 +268,9 @@ func testWebhook(t *testing.T, c *Cluster) {
 		"webhooks": []object{{
 			"name": "hook.example.org", "sideEffects": "None", "admissionReviewVersions": []string{"v1"}, "failurePolicy": "Ignore",
 			"clientConfig": object{"caBundle": bundle, "service": object{"namespace": "default", "name": "hook", "path": "/"}},
-			"rules":        []object{{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "operations": []string{"CREATE"}, "resources": []string{"configmaps"}}},
+			"rules": []object{{
+				"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "operations": []string{"CREATE"}, "resources": []string{"configmaps"},
+			}},
 		}},
 	})
 	n := 0

@@ -52,7 +52,8 @@ func Check() error {
 		}
 	}
 	if pluginFolder() == "" {
-		reasons = append(reasons, "no CNI plugins bridge, host-local and loopback in "+strings.Join(pluginFolders, ", ")+": install containernetworking-plugins")
+		reasons = append(reasons,
+			"no CNI plugins bridge, host-local and loopback in "+strings.Join(pluginFolders, ", ")+": install containernetworking-plugins")
 	}
 	reasons = append(reasons, checkGroups(cgroups)...)
 	if err := checkOverlay(); err != nil {

@@ -154,7 +154,8 @@ func TestSpawnerRefuses(t *testing.T) {
 
 func TestParseMounts(t *testing.T) {
 	got := parseMounts("22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n" +
-		`30 22 0:25 / /mnt/a\040b\134c rw - tmpfs tmpfs rw` + "\n" + "31 22 0:26 /x /sys/fs/cgroup/cpu rw shared:2 master:3 - cgroup cgroup rw,cpu\nbroken\n1 2 - x\n")
+		`30 22 0:25 / /mnt/a\040b\134c rw - tmpfs tmpfs rw` + "\n" +
+		"31 22 0:26 /x /sys/fs/cgroup/cpu rw shared:2 master:3 - cgroup cgroup rw,cpu\nbroken\n1 2 - x\n")
 	want := []mount{{"/", "ext4"}, {`/mnt/a b\c`, "tmpfs"}, {"/sys/fs/cgroup/cpu", "cgroup"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); diff != "" {
 		t.Error(diff)
@@ -268,12 +269,17 @@ func TestAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(a.issue("server", "kube-apiserver", nil, []string{loopback, "localhost"}), a.issue("client", "somebody", []string{"system:masters"}, nil), a.saveAccounts()); err != nil {
+	err = errors.Join(
+		a.issue("server", "kube-apiserver", nil, []string{loopback, "localhost"}),
+		a.issue("client", "somebody", []string{"system:masters"}, nil), a.saveAccounts())
+	if err != nil {
 		t.Fatal(err)
 	}
 	pool, server, client := x509.NewCertPool(), pair(t, dir, "server"), pair(t, dir, "client")
 	pool.AddCert(a.cert)
-	listener, err := tls.Listen("tcp", loopback+":0", &tls.Config{Certificates: []tls.Certificate{server}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert})
+	listener, err := tls.Listen("tcp", loopback+":0", &tls.Config{
+		Certificates: []tls.Certificate{server}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

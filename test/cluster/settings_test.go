@@ -36,7 +36,7 @@ func TestNothingListensOutside(t *testing.T) {
 		}
 		for _, argument := range line.arguments {
 			flag, value, _ := strings.Cut(argument, "=")
-			if !strings.Contains(flag, "address") && !strings.Contains(flag, "-urls") && flag != "--node-ip" || strings.Contains(flag, "address-types") {
+			if flag == "--kubelet-preferred-address-types" || !strings.Contains(flag, "address") && !strings.Contains(flag, "-urls") && flag != "--node-ip" {
 				continue
 			}
 			flags[name]++
@@ -69,7 +69,8 @@ func TestNothingListensOutside(t *testing.T) {
 	if err := json.Unmarshal(text, &kubelet); err != nil {
 		t.Fatal(err)
 	}
-	if kubelet.Address != nodeAddress || kubelet.HealthzBindAddress != loopback || *kubelet.ReadOnlyPort != 0 || *kubelet.FailCgroupV1 || kubelet.CgroupRoot != "/"+cgroup {
+	if kubelet.Address != nodeAddress || kubelet.HealthzBindAddress != loopback || *kubelet.ReadOnlyPort != 0 || *kubelet.FailCgroupV1 ||
+		kubelet.CgroupRoot != "/"+cgroup {
 		t.Errorf("%+v", kubelet)
 	}
 	p := s.Ports
@@ -98,7 +99,8 @@ func TestCommands(t *testing.T) {
 		t.Errorf("the last argument is %s, not the further one", last)
 	}
 	s.Node = false
-	if line, err = s.command(APIServer); err != nil || slices.ContainsFunc(line.arguments, func(a string) bool { return strings.Contains(a, "kubelet") }) {
+	line, err = s.command(APIServer)
+	if err != nil || slices.ContainsFunc(line.arguments, func(a string) bool { return strings.Contains(a, "kubelet") }) {
 		t.Errorf("without a node: %v, %v", line.arguments, err)
 	}
 	if _, err := s.command("apisever"); err == nil {

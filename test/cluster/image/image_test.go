@@ -119,16 +119,21 @@ func TestImageReadsBack(t *testing.T) {
 	if diff := cmp.Diff(process{"65532:65532", []string{"A=b"}, []string{"/bin/program", "-x"}, "/data"}, c.Config); diff != "" {
 		t.Error(diff)
 	}
-	want := []string{"bin/", "bin/program", "data/", "data/deep/", "data/deep/er/", "data/deep/er/text", "etc/", "etc/group", "etc/passwd", "secret", "tmp/"}
+	want := []string{
+		"bin/", "bin/program", "data/", "data/deep/", "data/deep/er/", "data/deep/er/text", "etc/", "etc/group", "etc/passwd", "secret", "tmp/",
+	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
-	for name, mode := range map[string]int64{"bin/": 0o755, "bin/program": 0o755, "data/deep/er/text": 0o644, "secret": 0o400, "tmp/": 0o1777} {
+	for name, mode := range map[string]int64{
+		"bin/": 0o755, "bin/program": 0o755, "data/deep/er/text": 0o644, "secret": 0o400, "tmp/": 0o1777,
+	} {
 		if headers[name].Mode != mode {
 			t.Errorf("%s has mode %o, want %o", name, headers[name].Mode, mode)
 		}
 	}
-	if string(files["bin/program"]) != "a program" || string(files["data/deep/er/text"]) != "hello" || !strings.Contains(string(files["etc/passwd"]), "nonroot:x:65532") {
+	if string(files["bin/program"]) != "a program" || string(files["data/deep/er/text"]) != "hello" ||
+		!strings.Contains(string(files["etc/passwd"]), "nonroot:x:65532") {
 		t.Errorf("files hold %q", files)
 	}
 }
@@ -204,7 +209,8 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestResolved(t *testing.T) {
 	got, err := resolved("\tlinux-vdso.so.1 (0x00007ffd)\n\tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f)\n" +
-		"\t/opt/own dir/libx.so (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n\tlibld.so => /lib64/ld-linux-x86-64.so.2 (0x00007f)\n\tstatically linked\n")
+		"\t/opt/own dir/libx.so (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n" +
+		"\tlibld.so => /lib64/ld-linux-x86-64.so.2 (0x00007f)\n\tstatically linked\n")
 	if err != nil {
 		t.Fatal(err)
 	}

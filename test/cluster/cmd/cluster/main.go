@@ -28,7 +28,7 @@ func main() {
 	var u *cluster.Unavailable
 	switch {
 	case errors.As(err, &u):
-		fmt.Fprintln(os.Stderr, "note: no real cluster on this machine. Tests that want one are SKIPPED.")
+		fmt.Fprintln(os.Stderr, "note: no real cluster on this machine; tests that want one are SKIPPED:")
 		for _, reason := range u.Reasons {
 			fmt.Fprintln(os.Stderr, "      -", reason)
 		}
