@@ -160,10 +160,14 @@ func (c *Cluster) connect() (err error) {
 	return err
 }
 
+func (c *Cluster) has(name string) bool {
+	return slices.ContainsFunc(c.order, func(o *Component) bool { return o.name == name })
+}
+
 // add adds components to the cluster, without starting them.
 func (c *Cluster) add(names ...string) {
 	for _, name := range names {
-		if !slices.ContainsFunc(c.order, func(o *Component) bool { return o.name == name }) {
+		if !c.has(name) {
 			c.order = append(c.order, &Component{name: name, cluster: c})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft.dev/weft/test/cluster/image"
 )
 
 // long skips a test of many seconds in short runs.
@@ -173,6 +176,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("it took %s to come up", took)
 	}
 	t.Run("pod", func(t *testing.T) { testPod(t, c) })
+	t.Run("image", func(t *testing.T) { testImage(t, c) })
 	t.Run("webhook", func(t *testing.T) { testWebhook(t, c) })
 	t.Run("crashes", func(t *testing.T) { testCrashes(t, c) })
 	t.Run("nodes", func(t *testing.T) { testNodes(t, c) })
@@ -231,6 +235,32 @@ func testPod(t *testing.T, c *Cluster) {
 	})
 	if took := time.Since(began); took > 4*time.Second && os.Getenv("WEFT_STRICT") != "" {
 		t.Errorf("on SIGTERM it took %s to end", took)
+	}
+}
+
+// testImage makes an image of a program of this machine, with the libraries that it needs, for a user who is not root.
+func testImage(t *testing.T, c *Cluster) {
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		t.Skip("SKIPPED: there is no cat")
+	}
+	files, err := image.Program(t.Context(), cat, "/bin/cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "weft.local/cat:1"
+	if err := c.ImportImage(t.Context(), image.Image{Name: name, Files: files, Entrypoint: []string{"/bin/cat"}, User: "65532:65532"}); err != nil {
+		t.Fatal(err)
+	}
+	p := pod("cat", NodeName, nil, "/etc/passwd", "/proc/self/status")
+	container := p["spec"].(object)["containers"].([]object)[0]
+	container["image"], container["securityContext"] = name, object{"runAsNonRoot": true}
+	run(t, c, p, "Succeeded")
+	if text := logOf(t.Context(), c, "cat"); !strings.Contains(text, "nonroot:x:65532") || !strings.Contains(text, "Uid:\t65532") {
+		t.Errorf("it prints %q", text)
+	}
+	if err := c.Import(t.Context(), filepath.Join(t.TempDir(), "none.tar")); err == nil || !strings.Contains(err.Error(), "none.tar") {
+		t.Errorf("an image that is not there: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 
@@ -75,6 +76,11 @@ func (c *Cluster) node(ctx context.Context, i, gpus int) error {
 	}
 	if err := c.waitNode(ctx, name); err != nil {
 		return err
+	}
+	if !c.has(ControllerManager) { // who else takes off what every new node is tainted with
+		if err := c.client.call(ctx, http.MethodPatch, "/api/v1/nodes/"+name, object{"spec": object{"taints": nil}}, nil); err != nil {
+			return err
+		}
 	}
 	if gpus == 0 || made.Metadata.UID == "" { // the second: it was there already, with its GPUs
 		return nil
