@@ -49,15 +49,16 @@ func pick[T any](d dice, list ...T) T { return list[d.IntN(len(list))] }
 func drawMachine(d dice) *State {
 	s := &State{Now: epoch, Users: map[string]User{}, Table: interference.NewTable()}
 	s.Options = Options{Epsilon: pick(d, 0, 0.05, 0.2), MaxResidents: d.up(0, 4), Strict: d.one(2), Spread: d.one(2)}
-	for range d.up(1, 4) {
-		g := GPU{Usable: unit.GiB * pick[unit.Bytes](d, 16, 16, 16, 10)}
+	nodes := pick(d, 1, 1, 2, 3)
+	for range d.up(1, 4) + nodes - 1 {
+		g := GPU{Node: d.IntN(nodes), Usable: unit.GiB * pick[unit.Bytes](d, 16, 16, 16, 10)}
 		switch d.up(0, 12) {
 		case 0:
 			g.Foreign = unit.GiB * unit.Bytes(d.up(1, 18))
 		case 1:
 			g.ForeignRuns = true
 		case 2:
-			g.Closed = pick(d, plan.Drained, plan.GPUUnhealthy)
+			g.Closed = pick(d, plan.Drained, plan.GPUUnhealthy, plan.Native)
 		}
 		s.GPUs = append(s.GPUs, g)
 	}
@@ -94,7 +95,13 @@ func drawJob(d dice, s *State) Job {
 		Class: pick(d, cluster.Burstable, cluster.Burstable, cluster.Burstable, cluster.Guaranteed, cluster.BestEffort), Config: configOf(d.IntN(s.Table.Len() + d.IntN(2))),
 		Cooperates: d.one(2), Migratable: d.one(2), Memory: profile.Flat(unit.GiB * unit.Bytes(d.up(0, 6)))}
 	if d.one(4) {
-		j.GPUs = d.up(1, 3)
+		if j.GPUs = d.up(1, 3); d.one(2) {
+			j.Together = d.up(2, 3)
+			j.GPUs = j.Together * d.up(1, 2)
+		}
+	}
+	if d.one(6) {
+		j.Nodes = &Nodes{[]bool{d.one(2), d.one(2), d.one(2)}[:d.up(1, 3)]}
 	}
 	if d.one(2) {
 		j.MaxTime = time.Duration(d.up(1, 90)) * time.Minute
@@ -134,6 +141,11 @@ func drawState(d dice) *State {
 
 // mayShare says whether jobs may be on a GPU together, straight from the definitions.
 func mayShare(s *State, gpu int, jobs []*Job) bool {
+	return fits(s, gpu, jobs) && !slices.ContainsFunc(jobs, func(j *Job) bool { return !onNode(s, s.GPUs[gpu].Node, j) })
+}
+
+// fits is mayShare but for their nodes.
+func fits(s *State, gpu int, jobs []*Job) bool {
 	g := &s.GPUs[gpu]
 	limit := 4
 	if s.Options.MaxResidents > 0 {
@@ -162,6 +174,28 @@ func mayShare(s *State, gpu int, jobs []*Job) bool {
 		return false
 	}
 	return memoryHolds(s, g, jobs)
+}
+
+// onNode says whether a job may be on a node, which needs GPUs enough for its workers that are together.
+func onNode(s *State, node int, j *Job) bool {
+	may := func(n int) bool { return j.Nodes == nil || n < len(j.Nodes.May) && j.Nodes.May[n] }
+	open := 0
+	for _, g := range s.GPUs {
+		if g.Node == node && g.Closed == "" && (!g.ForeignRuns || j.Class == cluster.BestEffort) && j.Memory.Peak() <= max(0, g.Usable-g.Foreign) {
+			open++
+		}
+	}
+	return may(node) && (j.Together <= 1 || open >= j.Together)
+}
+
+// together says whether the workers of a job that must be on one node are.
+func together(s *State, j *Job, on []int) bool {
+	for i, g := range on {
+		if j.Together > 1 && s.GPUs[g].Node != s.GPUs[on[i-i%j.Together]].Node {
+			return false
+		}
+	}
+	return true
 }
 
 // slows is the slowdown that other adds to a job.

@@ -36,6 +36,9 @@ func TestDecisionsHoldTheRules(t *testing.T) {
 				t.Fatalf("job %d of %d GPUs, which waits for %q, starts on %v", j.ID, j.GPUs, j.Waits, start.GPUs)
 			}
 			j.On = start.GPUs
+			if !together(s, j, j.On) {
+				t.Fatalf("job %d, of which %d are together, starts on %v of nodes %v", j.ID, j.Together, j.On, s.GPUs)
+			}
 			for _, g := range j.On {
 				if !mayShare(s, g, s.there(g)) {
 					t.Fatalf("job %d starts on GPU %d against the rules", j.ID, g)
@@ -433,8 +436,9 @@ func TestRepairsRelieve(t *testing.T) {
 		j.On = r.Move.To
 		done[fmt.Sprint(r.Move.To == nil)]++
 		s.Bans = append(s.Bans, Ban{r.Ban.A, r.Ban.B, s.Now.Add(time.Hour)})
+		alone := j.Together <= 1
 		for i, g := range r.Move.To {
-			if g == gpu || g != r.Move.From[i] && (r.Move.From[i] != gpu || !mayShare(s, g, s.there(g))) {
+			if g == gpu || !together(s, j, r.Move.To) || g != r.Move.From[i] && (alone && r.Move.From[i] != gpu || !mayShare(s, g, s.there(g))) {
 				t.Fatalf("job %d moves %v -> %v", j.ID, r.Move.From, r.Move.To)
 			}
 		}
@@ -515,14 +519,14 @@ func carryOut(t *rapid.T, s *State, moves []Move) {
 	t.Helper()
 	for _, m := range moves {
 		j := s.find(m.Job)
-		if !movable(j) || !slices.Equal(j.On, m.From) || m.To != nil && len(unique(m.To)) != len(m.From) {
+		if !movable(j) || !slices.Equal(j.On, m.From) || m.To != nil && len(unique(m.To)) != len(m.From) || !together(s, j, m.To) {
 			t.Fatalf("%+v of %+v", m, j)
 		}
 		j.On = m.To
 	}
 	for _, m := range moves {
 		for i, g := range m.To {
-			if g != m.From[i] && !mayShare(s, g, s.there(g)) {
+			if g != m.From[i] && (!fits(s, g, s.there(g)) || !onNode(s, s.GPUs[g].Node, s.find(m.Job))) {
 				t.Fatalf("job %d moves to GPU %d against the rules", m.Job, g)
 			}
 		}
