@@ -57,6 +57,10 @@ var architecture = []row{
 	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // the durable record of a placement
 	{pkg: "internal/kube/queue", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // a cluster as a question for dispatch
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", "k8s.io/klog"}},
+	{pkg: "internal/kube/look", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // what people ask of a cluster
+		libs: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	{pkg: "internal/kube/look/reader", may: append(upTo("kube"), "api/v1alpha1"), libs: []string{"k8s.io"}}, // reads a cluster once
+	{pkg: "internal/report/kubetable", pure: true, may: upTo("unit", "plan", "report", "kube")},
 	{pkg: "internal/kube/controller", may: append(upTo("unit", "cluster", "box", "estimate", "dispatch", "plan", "kube"), "api/v1alpha1"), // plans for a cluster and acts on it
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus"}},
 	{pkg: "internal/kube/driver", may: append(upTo("unit", "cluster", "device", "agent", "kube"), "api/v1alpha1"), // serves the GPUs of a node to the kubelet
