@@ -36,19 +36,20 @@ const (
 
 // commands is the whole command line.
 type commands struct {
-	Plan      planCommand      `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
-	Sim       simCommand       `cmd:"" help:"Replay recorded jobs on a described cluster."`
-	Demo      demoCommand      `cmd:"" help:"Run training jobs on emulated GPUs in three ways, and compare."`
-	Generate  generateCommand  `cmd:"" help:"Write a synthetic job log to try the other commands on."`
-	Profile   profileCommand   `cmd:"" help:"Turn a recording of GPU memory into a profile: what is always held, and the valleys."`
-	Train     trainCommand     `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`
-	Predict   predictCommand   `cmd:"" help:"What would two jobs lose beside each other? Or: how right is a model?"`
-	Catalogue catalogueCommand `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
-	Agent     agentCommand     `cmd:"" help:"Serve the GPUs of this machine to several jobs, in turns."`
-	Exec      execCommand      `cmd:"" help:"Run a program as a job of the agent."`
-	Emugpu    emugpuCommand    `cmd:"" help:"Serve emulated GPUs: programs for CUDA run on any machine, and take their time."`
-	Up        upCommand        `cmd:"" help:"Run jobs of this machine: queue, placement, page."`
-	Bench     benchCommand     `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
+	Plan       planCommand       `cmd:"" help:"How many GPUs do these jobs need, and what does each lose?"`
+	Sim        simCommand        `cmd:"" help:"Replay recorded jobs on a described cluster."`
+	Demo       demoCommand       `cmd:"" help:"Run training jobs on emulated GPUs in three ways, and compare."`
+	Generate   generateCommand   `cmd:"" help:"Write a synthetic job log to try the other commands on."`
+	Profile    profileCommand    `cmd:"" help:"Turn a recording of GPU memory into a profile: what is always held, and the valleys."`
+	Train      trainCommand      `cmd:"" help:"Fit an interference model to measured pairs and say how far to trust it."`
+	Predict    predictCommand    `cmd:"" help:"What would two jobs lose beside each other? Or: how right is a model?"`
+	Catalogue  catalogueCommand  `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
+	Agent      agentCommand      `cmd:"" help:"Serve the GPUs of this machine to several jobs, in turns."`
+	Controller controllerCommand `cmd:"" help:"Place the Pods of a Kubernetes cluster that share GPUs."`
+	Exec       execCommand       `cmd:"" help:"Run a program as a job of the agent."`
+	Emugpu     emugpuCommand     `cmd:"" help:"Serve emulated GPUs: programs for CUDA run on any machine, and take their time."`
+	Up         upCommand         `cmd:"" help:"Run jobs of this machine: queue, placement, page."`
+	Bench      benchCommand      `cmd:"" help:"What does weft cost on this node, and does it hold what it promises?"`
 
 	boxCommands
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -23,7 +26,6 @@ import (
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/kube"
-	"weft.dev/weft/internal/kube/claim"
 	"weft.dev/weft/internal/kube/queue"
 )
 
@@ -39,13 +41,14 @@ type caches struct {
 	given    cache.Indexer // claims
 	policies cache.Store
 	profiles cache.Store
+	check    func(*v1alpha1.SharingPolicySpec) field.ErrorList // nil takes all
 }
 
 // newCaches sets up the informers; woken is called at every change that a decision may depend on.
-func newCaches(client kubernetes.Interface, config *rest.Config, woken func()) (*caches, error) {
+func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1alpha1.SharingPolicySpec) field.ErrorList, woken func()) (*caches, error) {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keep))
 	core, dra := f.Core().V1(), f.Resource().V1()
-	c := &caches{nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), slices: dra.ResourceSlices().Lister(), claims: dra.ResourceClaims().Lister()}
+	c := &caches{check: check, nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), slices: dra.ResourceSlices().Lister(), claims: dra.ResourceClaims().Lister()}
 	own, err := ownClient(config)
 	if err != nil {
 		return nil, err
@@ -135,35 +138,43 @@ func (c *caches) start(ctx context.Context) {
 	}
 }
 
-func (c *caches) synced() bool {
-	for _, i := range c.named {
-		if !i.HasSynced() {
-			return false
+// synced says which kind was not listed yet; nil for none.
+func (c *caches) synced() error {
+	for _, name := range slices.Sorted(maps.Keys(c.named)) {
+		if err := c.has(name); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
+}
+
+// has says whether a kind was listed.
+func (c *caches) has(name string) error {
+	if !c.named[name].HasSynced() {
+		return fmt.Errorf("%s are not listed yet", name)
+	}
+	return nil
 }
 
 // wait waits until every kind was listed, and says which is missing.
 func (c *caches) wait(ctx context.Context, log *slog.Logger) error {
 	const tell = 10 * time.Second
-	for began, told := time.Now(), time.Now(); !c.synced(); {
+	began, told := time.Now(), time.Now()
+	for {
+		missing := c.synced()
+		if missing == nil {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		if time.Since(told) < tell {
-			continue
-		}
-		told = time.Now()
-		for name, i := range c.named {
-			if !i.HasSynced() {
-				log.Warn("a kind cannot be listed: are the custom resources of weft and its role installed?", "kind", name, "for", time.Since(began).Round(time.Second))
-			}
+		if time.Since(told) >= tell {
+			told = time.Now()
+			log.Warn("waiting: are weft's custom resources and its role installed?", "for", missing, "since", time.Since(began).Round(time.Second))
 		}
 	}
-	return nil
 }
 
 // catchUp waits until the informers show all that the API has now: what another controller wrote before it lost its lease is a
@@ -235,17 +246,28 @@ func (c *caches) cluster(now time.Time) (*queue.Cluster, error) {
 	if s.Claims, err = c.claims.List(labels.Everything()); err != nil {
 		return nil, err
 	}
+	s.Policy, s.Profiles = c.policy(), c.listProfiles()
+	return s, nil
+}
+
+// policy is the one in force; nil for none.
+func (c *caches) policy() *v1alpha1.SharingPolicy {
+	o, ok, err := c.policies.GetByKey(v1alpha1.PolicyName)
+	p, is := o.(*v1alpha1.SharingPolicy)
+	if err != nil || !ok || !is || c.check != nil && len(c.check(&p.Spec)) > 0 {
+		return nil
+	}
+	return p
+}
+
+func (c *caches) listProfiles() []*v1alpha1.WorkloadProfile {
+	var list []*v1alpha1.WorkloadProfile
 	for _, o := range c.profiles.List() {
 		if p, ok := o.(*v1alpha1.WorkloadProfile); ok {
-			s.Profiles = append(s.Profiles, p)
+			list = append(list, p)
 		}
 	}
-	for _, o := range c.policies.List() {
-		if p, ok := o.(*v1alpha1.SharingPolicy); ok && p.Name == v1alpha1.PolicyName {
-			s.Policy = p
-		}
-	}
-	return s, nil
+	return list
 }
 
 // pod is a Pod as the informers show it, nil for none of that UID.
@@ -255,87 +277,4 @@ func (c *caches) pod(name types.NamespacedName, uid types.UID) *corev1.Pod {
 		return nil
 	}
 	return p
-}
-
-// takenFrom names a claim of somebody else that was given a GPU which another claim is pinned to; "" for none. It is looked at
-// just before a claim is written: a plan may be a second old by then.
-func (c *caches) takenFrom(want *resourcev1.ResourceClaim) string {
-	share, err := claim.Read(want)
-	if err != nil {
-		return ""
-	}
-	for _, uuid := range share.GPUs {
-		found, err := c.held.ByIndex(byUUID, uuid)
-		if err != nil || len(found) == 0 {
-			continue
-		}
-		d, ok := deviceOf(found[0], uuid)
-		if !ok {
-			continue
-		}
-		claims, err := c.given.ByIndex(byDevice, d.Pool+"/"+d.Name)
-		if err == nil && len(claims) > 0 {
-			return "resource claim " + nameOf(claims[0].(*resourcev1.ResourceClaim)).String()
-		}
-	}
-	return ""
-}
-
-// Names of the indexes.
-const (
-	byUUID   = "uuid"   // slices by the UUIDs of their devices
-	byDevice = "device" // claims that are not weft's by the devices that they were given
-)
-
-// addIndexes lets takenFrom find what it looks for.
-func (c *caches) addIndexes() error {
-	slices, claims := c.named["resourceslices"], c.named["resourceclaims"]
-	c.held, c.given = slices.GetIndexer(), claims.GetIndexer()
-	if err := slices.AddIndexers(cache.Indexers{byUUID: func(o any) ([]string, error) { return uuidsOf(o), nil }}); err != nil {
-		return fmt.Errorf("index of slices: %w", err)
-	}
-	err := claims.AddIndexers(cache.Indexers{byDevice: func(o any) ([]string, error) {
-		x, ok := o.(*resourcev1.ResourceClaim)
-		if !ok || claim.Managed(x) {
-			return nil, nil
-		}
-		var names []string
-		for _, d := range claim.Devices(x) {
-			names = append(names, d.Pool+"/"+d.Name)
-		}
-		return names, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("index of claims: %w", err)
-	}
-	return nil
-}
-
-// uuidsOf are the GPUs of a slice.
-func uuidsOf(o any) []string {
-	s, ok := o.(*resourcev1.ResourceSlice)
-	if !ok || s.Spec.Driver != kube.Driver {
-		return nil
-	}
-	var list []string
-	for i := range s.Spec.Devices {
-		if a := s.Spec.Devices[i].Attributes[kube.AttributeUUID]; a.StringValue != nil {
-			list = append(list, *a.StringValue)
-		}
-	}
-	return list
-}
-
-// deviceOf is the device of a slice with a UUID.
-func deviceOf(o any, uuid string) (claim.Device, bool) {
-	s, ok := o.(*resourcev1.ResourceSlice)
-	if !ok {
-		return claim.Device{}, false
-	}
-	for i := range s.Spec.Devices {
-		if a := s.Spec.Devices[i].Attributes[kube.AttributeUUID]; a.StringValue != nil && *a.StringValue == uuid {
-			return claim.Device{Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}, true
-		}
-	}
-	return claim.Device{}, false
 }

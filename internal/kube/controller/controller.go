@@ -13,11 +13,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/estimate"
 )
 
@@ -30,6 +32,9 @@ type Options struct {
 	Log       *slog.Logger
 	Estimate  estimate.Options // how predictions begin
 	Version   string
+
+	// Check says what is wrong with a policy: one with faults is not in force. nil takes all.
+	Check func(*v1alpha1.SharingPolicySpec) field.ErrorList
 }
 
 // Controller is one process that may act.
@@ -68,7 +73,7 @@ func New(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	c := &Controller{o: o, client: client, assumed: newAssumed(), kick: make(chan struct{}, 1), writes: make(chan struct{}, writers), offers: map[string]offer{}}
-	if c.cache, err = newCaches(client, config, c.wake); err != nil {
+	if c.cache, err = newCaches(client, config, o.Check, c.wake); err != nil {
 		return nil, err
 	}
 	c.book = estimate.New(o.Estimate)
@@ -93,8 +98,33 @@ func (c *Controller) wake() {
 	}
 }
 
-// Ready says whether the cluster is known as far as decisions need it.
-func (c *Controller) Ready() bool { return c.cache.synced() }
+// Ready says what of the cluster is not known yet that decisions need; nil for nothing.
+func (c *Controller) Ready() error { return c.cache.synced() }
+
+// Policy is the policy in force; nil for none. With Profiles it lets a Controller answer what the webhook asks.
+func (c *Controller) Policy(context.Context) (*v1alpha1.SharingPolicySpec, error) {
+	if err := c.cache.has("sharingpolicies"); err != nil {
+		return nil, err
+	}
+	if p := c.cache.policy(); p != nil {
+		return &p.Spec, nil
+	}
+	return nil, nil //nolint:nilnil // no policy is an answer
+}
+
+// Profiles are the names of the profiles of a namespace.
+func (c *Controller) Profiles(_ context.Context, namespace string) ([]string, error) {
+	if err := c.cache.has("workloadprofiles"); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range c.cache.listProfiles() {
+		if p.Namespace == namespace {
+			names = append(names, p.Name)
+		}
+	}
+	return names, nil
+}
 
 // Run acts until the context ends or the lease is lost, which is an error: the process is to end then.
 func (c *Controller) Run(ctx context.Context) error {

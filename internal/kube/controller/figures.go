@@ -104,15 +104,17 @@ func (f *figures) Gather() ([]*dto.MetricFamily, error) {
 // mostScrapes may run at once.
 const mostScrapes = 4
 
-// Handler serves /metrics, /healthz (the process answers) and /readyz (it knows the cluster).
-func (c *Controller) Handler() http.Handler {
+// Handler serves /metrics, /healthz (the process answers) and /readyz (nothing that is to be ready says that it is not).
+func (c *Controller) Handler(ready ...func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.figures, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !c.Ready() {
-			answer(w, http.StatusServiceUnavailable, "the cluster is being listed")
-			return
+		for _, missing := range ready {
+			if err := missing(); err != nil {
+				answer(w, http.StatusServiceUnavailable, err.Error())
+				return
+			}
 		}
 		answer(w, http.StatusOK, "ok")
 	})

@@ -130,11 +130,12 @@ func (w *world) judge(t *rapid.T) {
 		share  int
 	}
 	sums := map[string]sum{}
+	undone := w.build().Undo // claims of Pods that are gated, and that stay so until these are gone
 	for _, p := range w.c.Pods {
 		mine := map[string]bool{}
 		for _, c := range w.c.Claims {
 			s, err := claim.Read(c)
-			if err != nil || s.UID != p.UID || done(p) {
+			if err != nil || s.UID != p.UID || done(p) || slices.Contains(undone, c) {
 				continue
 			}
 			native := false

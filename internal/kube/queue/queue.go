@@ -6,6 +6,7 @@
 package queue
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ type Cluster struct {
 	Slices     []*resourcev1.ResourceSlice
 	Claims     []*resourcev1.ResourceClaim
 	Pods       []*corev1.Pod
-	Namespaces []*corev1.Namespace
+	Namespaces []*corev1.Namespace     // for who explains; decisions do not need them
 	Policy     *v1alpha1.SharingPolicy // nil for the defaults
 	Profiles   []*v1alpha1.WorkloadProfile
 
@@ -43,7 +44,7 @@ type Cluster struct {
 // GPU is one device of a node.
 type GPU struct {
 	Node   string
-	Device string // its name in the slice: "gpu1"
+	Device string // its name in the slice
 	UUID   string
 	Model  string
 	Index  int64
@@ -54,7 +55,7 @@ type GPU struct {
 }
 
 // String is the GPU as people read it: "node-3/gpu1".
-func (g *GPU) String() string { return g.Node + "/" + g.Device }
+func (g *GPU) String() string { return fmt.Sprintf("%s/gpu%d", g.Node, g.Index) }
 
 // Member is a Pod of a job.
 type Member struct {

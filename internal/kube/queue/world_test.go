@@ -60,7 +60,7 @@ func (w *world) node(name string, gpus int, memory string) *corev1.Node {
 
 func device(node string, i int, memory string) resourcev1.Device {
 	uuid, model, index, yes := fmt.Sprintf("GPU-%s-%d", node, i), "NVIDIA A10", int64(i), true
-	return resourcev1.Device{Name: fmt.Sprintf("gpu%d", i), AllowMultipleAllocations: &yes,
+	return resourcev1.Device{Name: fmt.Sprintf("gpu-%d", i), AllowMultipleAllocations: &yes,
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 			kube.AttributeUUID: {StringValue: &uuid}, kube.AttributeModel: {StringValue: &model}, kube.AttributeIndex: {IntValue: &index}},
 		Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
