@@ -64,7 +64,7 @@ var architecture = []row{
 	{pkg: "internal/kube/controller", may: append(upTo("unit", "cluster", "box", "estimate", "dispatch", "plan", "kube"), "api/v1alpha1"), // plans for a cluster and acts on it
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus"}},
 	{pkg: "internal/kube/driver", may: append(upTo("unit", "cluster", "device", "agent", "kube"), "api/v1alpha1"), // serves the GPUs of a node to the kubelet
-		libs: []string{"k8s.io", "github.com/go-logr/logr", "sigs.k8s.io/yaml"}},
+		libs: []string{"k8s.io", "github.com/go-logr/logr", "sigs.k8s.io/yaml", "google.golang.org/grpc", "golang.org/x/sys"}},
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "test/suite"}, // what the tests of the whole share

@@ -119,8 +119,8 @@ func (c *claims) allocation(ctx context.Context, g *grant.Grant) (string, error)
 // margin is what remains of the kubelet's deadline for an answer.
 const margin = 3 * time.Second
 
-// again is how often the agent is asked whether memory has become free.
-const again = 200 * time.Millisecond
+// retry is how often the agent is asked whether memory has become free.
+const retry = 200 * time.Millisecond
 
 // allocate waits for memory that another container holds: one whose Pod was deleted by force frees its claim before it ends.
 func (c *claims) allocate(ctx context.Context, g *grant.Grant) (agent.Response, error) {
@@ -138,7 +138,7 @@ func (c *claims) allocate(ctx context.Context, g *grant.Grant) (agent.Response, 
 			return answer, err
 		}
 		select {
-		case <-time.After(again):
+		case <-time.After(retry):
 		case <-wait.Done():
 			return answer, c.stillHeld(context.WithoutCancel(ctx), g, err)
 		}

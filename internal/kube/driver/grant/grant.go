@@ -96,11 +96,16 @@ func Of(c *resourcev1.ResourceClaim, node string, gpus []device.GPU) (*Grant, er
 		return nil, err
 	}
 	if w == nil {
-		return g, had.whole()
+		if err := had.whole(); err != nil {
+			return nil, err
+		}
+		return g, nil
 	}
 	g.Container = w.Container
-	g.Share, err = had.share(w)
-	return g, err
+	if g.Share, err = had.share(w); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // part is what the scheduler gave of one GPU.
