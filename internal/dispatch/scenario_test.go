@@ -25,10 +25,12 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 // what it must give, up to an empty line.
 //
 //	gpus 4 22.5                        so many GPUs of so many GiB; gpu 2 foreign=3 runs closed=Drained changes one
+//	node 4 22.5                        so many GPUs on a node of their own
 //	pair a b 0.9 0.8                   rates of two configurations beside each other
 //	user ana weight=2 used=3600 gpus=4 jobs=2
 //	job 7 user=ana config=a memory=8/12 levels=1:0.7,4:0.3 class=guaranteed floor=0.9 gpus=2 on=0,1 priority=50
 //	      age=25m max=1h ran=10m waits=Dependency pause=9s rate=0.95 stopping migratable nomove
+//	      together=2 nodes=0,3
 //	at 10m, end 7, ban a b 1h, strict, spread, epsilon 0.05
 //	mean a b 0.5                       what a is believed to be slowed by b, for repair
 //	plan, start (plan, and start those jobs), explain 7, repair 0, consolidate 5, evacuate 0
@@ -104,6 +106,14 @@ func (y *story) do(f []string) string {
 	case "gpus":
 		for range y.int(f[1]) {
 			y.s.GPUs = append(y.s.GPUs, GPU{Usable: y.gib(f[2])})
+		}
+	case "node":
+		node := 0
+		for _, g := range y.s.GPUs {
+			node = max(node, g.Node+1)
+		}
+		for range y.int(f[1]) {
+			y.s.GPUs = append(y.s.GPUs, GPU{Node: node, Usable: y.gib(f[2])})
 		}
 	case "gpu":
 		y.gpu(y.int(f[1]), f[2:])
@@ -235,6 +245,14 @@ func (y *story) words(j *Job, k, v string) bool {
 		j.Floor = y.float(v)
 	case "gpus":
 		j.GPUs = y.int(v)
+	case "together":
+		j.Together = y.int(v)
+	case "nodes":
+		j.Nodes = &Nodes{}
+		for n := range strings.SplitSeq(v, ",") {
+			j.Nodes.May = append(j.Nodes.May, make([]bool, max(0, y.int(n)+1-len(j.Nodes.May)))...)
+			j.Nodes.May[y.int(n)] = true
+		}
 	case "priority":
 		j.Priority = y.int(v)
 	case "rate":
