@@ -13,22 +13,33 @@ import (
 // explainCommand says why.
 type explainCommand struct {
 	boxAt
-	ID string `arg:"" placeholder:"ID" complete:"jobs" help:"The job."`
+	kubeAt
+	Namespace string `short:"n" placeholder:"NS" help:"Of the Pod. Default: that of the kubeconfig."`
+	ID        string `arg:"" placeholder:"ID" complete:"jobs" help:"The job of this machine; or pod, for a Pod of a cluster."`
+	Name      string `arg:"" optional:"" placeholder:"POD" help:"The Pod's name."`
 }
 
 // Help is what weft explain --help adds.
 func (explainCommand) Help() string {
 	return `Of a job that waits: each GPU with the constraint that refused it and its numbers, the nearest first, and what would have to
 change. Of one that runs: its rate as predicted and as observed, where the rest went, and why it was moved. The
-reasons are described in docs/box.md.
+reasons are described in docs/box.md. Of a Pod in a Kubernetes cluster the same, and of one that shares nothing who
+holds each GPU: docs/kube-commands.md.
 
 Examples:
   weft explain 47
-  weft explain 47 --json`
+  weft explain 47 --json
+  weft explain pod vit-7x -n ml`
 }
 
 // Run implements the command.
 func (c *explainCommand) Run(ctx context.Context, s *session) error {
+	if name, ok := c.pod(); ok {
+		return c.explainPod(ctx, s, name)
+	}
+	if err := c.boxOnly(); err != nil {
+		return asInput(err, c.JSON)
+	}
 	id, err := parseID(c.ID)
 	if err != nil {
 		return asInput(err, c.JSON)
@@ -133,23 +144,30 @@ func (c *gpusCommand) Run(ctx context.Context, s *session) error {
 }
 
 // statusCommand says how the machine is.
-type statusCommand struct{ boxAt }
+type statusCommand struct {
+	boxAt
+	kubeAt
+}
 
 // Help is what weft status --help adds.
 func (statusCommand) Help() string {
 	return `What is wrong comes first, a line that begins with DEGRADED each; weft events and weft gpus tell more. Exit code 0: a daemon
-answers, 4: none does.
+answers, 4: none does. Where no daemon runs and there is access to a Kubernetes cluster, it is about that.
 
 Examples:
   weft status
+  weft status --kubeconfig ~/.kube/config
   weft status --json`
 }
 
 // Run implements the command.
 func (c *statusCommand) Run(ctx context.Context, s *session) error {
+	if c.named() {
+		return c.ofCluster(ctx, s)
+	}
 	status, err := ask(ctx, c.boxAt, func(d *client.Client) (box.Status, error) { return d.Status(ctx) })
 	if err != nil {
-		return err
+		return c.orCluster(ctx, s, err)
 	}
 	status.Degraded = orEmpty(status.Degraded)
 	if c.JSON {

@@ -17,7 +17,8 @@ import (
 
 // planCommand packs the jobs of a file by every method and says how far each is from a proven lower bound.
 type planCommand struct {
-	Jobs    string       `arg:"" placeholder:"JOBS.csv" help:"Jobs, one a row: id, model, and optionally batch, workers, floor, class, priority, user, submit_s, duration_s, memory_mib, persistent_mib, profile, gpu_util. - reads the standard input."`
+	Jobs    string       `arg:"" optional:"" placeholder:"JOBS.csv" help:"Jobs, one a row: id, model, and optionally batch, workers, floor, class, priority, user, submit_s, duration_s, memory_mib, persistent_mib, profile, gpu_util. - reads the standard input."`
+	Cluster clusterFlags `embed:""`
 	Read    jobFlags     `embed:""`
 	Sharing sharingFlags `embed:""`
 	Method  []string     `default:"dedicated,peak,greedy,heuristic,exact,lp" help:"Methods to compare."`
@@ -31,7 +32,11 @@ func (planCommand) Help() string {
   weft generate --jobs 500 > jobs.csv && weft plan jobs.csv --floor 0.85
   weft plan jobs.csv --interference pairs.csv --gpu-model p100 --floor 0.85
   weft plan log.txt --format sacct --models names.csv --gpu-memory 40GiB
-  weft plan jobs.csv --method greedy --out plan.json --json`
+  weft plan jobs.csv --method greedy --out plan.json --json
+
+With --from-cluster instead of a file the jobs are the Pods of a Kubernetes
+cluster that ask for GPUs, whether they share already or not: what sharing saves
+can be seen before anybody opts in. See docs/kube-commands.md.`
 }
 
 // planInput is what the methods are run on.
@@ -82,7 +87,7 @@ func (c *planCommand) Run(ctx context.Context, s *session) error {
 
 // check verifies the flags and finds the methods.
 func (c *planCommand) check() ([]placement.Method, error) {
-	faults := []error{c.Read.check(), c.Sharing.check()}
+	faults := []error{c.Read.check(), c.Sharing.check(), c.source()}
 	var chosen []placement.Method
 	var names []string
 	for _, m := range placement.Methods() {
@@ -105,6 +110,9 @@ func (c *planCommand) read(ctx context.Context, s *session) (*planInput, error) 
 	if err != nil {
 		return nil, err
 	}
+	if c.Cluster.FromCluster {
+		return c.readCluster(ctx, s, &planInput{table: table, notes: notes})
+	}
 	t, err := s.readJobs(ctx, c.Jobs, &c.Read)
 	if err != nil && !(interrupted(err) && t != nil) {
 		return nil, err
@@ -115,9 +123,18 @@ func (c *planCommand) read(ctx context.Context, s *session) (*planInput, error) 
 		return nil, err
 	}
 	c.keepFitting(in, t.Jobs, profiles)
-	in.note(ctx, c, stated)
+	switch {
+	case c.Sharing.GPUMemory == 0 && stated:
+		in.notes = append(in.notes, noLimit)
+	case !stated:
+		in.notes = append(in.notes, "no memory column: peak = greedy")
+	}
+	in.note(ctx, c)
 	return in, nil
 }
+
+// noLimit is noted where the memory of GPUs is not known.
+const noLimit = "no --gpu-memory: memory is no limit, peak = greedy"
 
 // reasonTooLarge is why a job is left out that no GPU can hold; the placers give the same one.
 const reasonTooLarge = "TooLarge: fits no GPU"
@@ -141,13 +158,7 @@ func (c *planCommand) keepFitting(in *planInput, jobs []cluster.Job, profiles []
 }
 
 // note adds what the user must know to read the result.
-func (in *planInput) note(ctx context.Context, c *planCommand, memoryStated bool) {
-	switch {
-	case c.Sharing.GPUMemory == 0 && memoryStated:
-		in.notes = append(in.notes, "no --gpu-memory: memory is no limit, peak = greedy")
-	case !memoryStated:
-		in.notes = append(in.notes, "no memory column: peak = greedy")
-	}
+func (in *planInput) note(ctx context.Context, c *planCommand) {
 	if n := fractional(in.jobs); n > 0 {
 		in.notes = append(in.notes, several(n, "job")+" with a part of a GPU: a plan counts a whole one for each worker")
 	}

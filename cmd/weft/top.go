@@ -15,7 +15,13 @@ import (
 )
 
 // topCommand shows the machine live.
-type topCommand struct{ boxAt }
+type topCommand struct {
+	boxAt
+	kubeAt
+	Namespace string `short:"n" placeholder:"NS" help:"Only Pods of this namespace. Default: all."`
+	Once      bool   `help:"Of a cluster: write the table once, as where there is no terminal."`
+	What      string `arg:"" optional:"" placeholder:"WHAT" help:"Of a cluster: nodes, gpus or pods. Default: this machine."`
+}
 
 // Help is what weft top --help adds.
 func (topCommand) Help() string {
@@ -28,13 +34,22 @@ each second in which something changed, and events as they happen.
   Enter      explain it        /  only jobs with a text in name, user, ID
   Esc        close that        p  pause
 
+Of a Kubernetes cluster: a table of its nodes, GPUs or Pods, every five seconds in a terminal and else once.
+
 Examples:
   weft top
-  weft top --json`
+  weft top --json
+  weft top pods -n ml`
 }
 
 // Run implements the command.
 func (c *topCommand) Run(ctx context.Context, s *session) error {
+	if c.What != "" || c.named() {
+		return c.ofCluster(ctx, s)
+	}
+	if err := c.boxOnly(); err != nil {
+		return asInput(err, c.JSON)
+	}
 	input, isFile := s.stdin.(*os.File)
 	if !c.JSON && (!s.tty || !isFile || !term.IsTerminal(int(input.Fd()))) {
 		return asInput(flagError("json", "", "weft top needs a terminal", "it draws a screen and reads keys", "weft top --json, or weft ps"), false)

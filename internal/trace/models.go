@@ -74,6 +74,15 @@ func compile(pattern string) (func(string) bool, error) {
 	}, nil
 }
 
+// Apply fills model, batch and memory profile of the jobs without a model whose name, or id if it has none, matches, and says how many
+// matched. A nil map names none.
+func (m *ModelMap) Apply(jobs []cluster.Job) (notes []string) {
+	for i := range jobs {
+		m.apply(&jobs[i])
+	}
+	return m.notes()
+}
+
 // apply fills model, batch and memory profile of a job without a model whose name, or id if it has none, matches. It
 // takes time linear in the number of patterns for each new name.
 func (m *ModelMap) apply(j *cluster.Job) {
