@@ -22,6 +22,8 @@ const docs: Record<string, Doc> = {
   GPUUnhealthy: { means: 'The GPU had a fault.', act: 'See weft gpus and weft events for what it was.' },
   Drained: { means: 'The GPU was drained: it takes no job until it is taken back.', act: 'Wait, or ask an administrator: weft drain GPU --off.' },
   Foreign: { means: 'A program that is none of weft’s jobs uses the GPU.', act: 'See weft gpus for whose it is; end it, or run it with weft run.' },
+  Native: { means: 'A Pod that did not opt in to sharing holds the GPU whole.', act: 'Wait for that Pod to end.' },
+  NodeMismatch: { means: 'The job’s own node selector, affinity or tolerations exclude the node.', act: 'Change them, or wait for a GPU of another node.' },
   Budget: { means: 'As many jobs as allowed were moved or started lately.', act: 'Nothing: it is tried again shortly.' },
   Rule: { means: 'The sharing rule that is in force keeps the two apart.', act: 'Wait for another neighbour.' },
   TooLarge: { means: 'It never fits: it asks for more memory than a GPU has, or for more GPUs than there are.', act: 'Stop it, and submit it with less --memory or fewer --gpus.' },
