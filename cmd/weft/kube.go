@@ -30,7 +30,7 @@ const kubeAgent = "weft"
 func (c kubeAt) open(asJSON bool) (*reader.Reader, error) {
 	r, err := reader.Open(reader.Options{Kubeconfig: c.Kubeconfig, Context: c.Context, Agent: kubeAgent})
 	if err != nil {
-		return nil, c.fault(err, asJSON)
+		return nil, c.failed(err, asJSON)
 	}
 	return r, nil
 }
@@ -38,17 +38,17 @@ func (c kubeAt) open(asJSON bool) (*reader.Reader, error) {
 // see reads a cluster that has weft.
 func (c kubeAt) see(ctx context.Context, s *session, r *reader.Reader, asJSON bool) (*look.Look, error) {
 	if err := r.Installed(ctx); err != nil {
-		return nil, c.fault(err, asJSON)
+		return nil, c.failed(err, asJSON)
 	}
 	cluster, err := r.Read(ctx, s.clock())
 	if err != nil {
-		return nil, c.fault(err, asJSON)
+		return nil, c.failed(err, asJSON)
 	}
 	return look.New(cluster, estimate.Options{}), nil
 }
 
-// fault is what the user is told of an error of a cluster, with its exit code.
-func (c kubeAt) fault(err error, asJSON bool) error {
+// failed is what the user is told of an error of a cluster, with its exit code.
+func (c kubeAt) failed(err error, asJSON bool) error {
 	var access *reader.AccessError
 	var unreachable *reader.UnreachableError
 	var forbidden *reader.ForbiddenError

@@ -92,11 +92,11 @@ func (c *planCommand) workload(ctx context.Context, s *session, in *planInput) (
 	if err := r.Installed(ctx); errors.As(err, &absent) {
 		in.notes = append(in.notes, "weft is not installed in this cluster: "+absent.Error())
 	} else if err != nil {
-		return nil, c.Cluster.fault(err, c.JSON)
+		return nil, c.Cluster.failed(err, c.JSON)
 	}
 	seen, err := r.Read(ctx, s.clock())
 	if err != nil {
-		return nil, c.Cluster.fault(err, c.JSON)
+		return nil, c.Cluster.failed(err, c.JSON)
 	}
 	w := look.New(seen, estimate.Options{}).Workload(c.Cluster.Namespace, c.Read.Floor)
 	return &w, nil

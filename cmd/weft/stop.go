@@ -53,7 +53,7 @@ func (c *stopCommand) Run(ctx context.Context, s *session) error {
 		}
 	}
 	if len(refusals) > 0 {
-		return together(refusals)
+		return allRefusals(refusals)
 	}
 	if c.JSON {
 		s.writeJSON(client.JobList{Schema: client.Schema, Jobs: orEmpty(jobs)})
@@ -73,8 +73,8 @@ func stopped(j *box.Job) string {
 	return fmt.Sprintf("job %d %s", j.ID, j.State)
 }
 
-// together is the first of several refusals, with the faults of all.
-func together(refusals []error) error {
+// allRefusals is the first of several refusals, with the faults of all.
+func allRefusals(refusals []error) error {
 	first := inputIn(refusals[0])
 	for _, err := range refusals[1:] {
 		first.faults = append(first.faults, inputIn(err).faults...)
