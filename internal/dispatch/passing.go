@@ -8,15 +8,19 @@ import (
 	"weft.dev/weft/internal/placement"
 )
 
-// fit is what decides whether a job finds room, others ahead aside.
+// fit is what is known of jobs that find room where each other do, those ahead aside: those of one ask with as many workers.
 type fit struct {
-	ask     int32 // see placement.Packer.Ask
-	workers int
+	judged bool // never is known
+	never  Wait // why none starts whoever is there; no reason where one may
+	full   bool // there is no room
+	asked  bool // all GPUs for the rest, at the end
+	enough bool // GPUs take it
+	why    Wait // what keeps it off the nearest, or the whole gang
 }
 
 // shape is what decides whether a job starts: jobs of one shape are as well off as each other.
 type shape struct {
-	fit
+	fit   int
 	timed bool // it will have ended by the time that was promised to the first in line
 	aged  int  // its own priority, age included
 }
@@ -30,7 +34,31 @@ const (
 
 func (p *planner) harmSteps() int { return max(leastSteps, stepsPerGPU*len(p.s.GPUs)) }
 
-func (p *planner) fitOf(job int) fit { return fit{p.packer.Ask(job), p.workers(job)} }
+// numberFits finds the fit of each job that waits.
+func (p *planner) numberFits() {
+	if p.packer == nil {
+		return
+	}
+	type key struct {
+		ask  int32
+		gpus int
+	}
+	number := map[key]int{}
+	p.fitOf = make([]int, len(p.jobs))
+	for job, j := range p.jobs {
+		if p.runs(job) {
+			continue
+		}
+		k := key{p.packer.Ask(job), max(1, j.GPUs)}
+		at, ok := number[k]
+		if !ok {
+			at = len(p.fits)
+			number[k] = at
+			p.fits = append(p.fits, fit{})
+		}
+		p.fitOf[job] = at
+	}
+}
 
 // aged is a job's own priority with its age.
 func (p *planner) aged(job int) int { return p.jobs[job].Priority + age(p.jobs[job], p.s.Now) }
@@ -39,7 +67,7 @@ func (p *planner) aged(job int) int { return p.jobs[job].Priority + age(p.jobs[j
 func (p *planner) higher(ahead, aged int) bool { return p.o.Strict || p.aged(ahead) > aged }
 
 func (p *planner) shapeOf(job int) shape {
-	return shape{p.fitOf(job), p.inTime(job), p.aged(job)}
+	return shape{p.fitOf[job], p.inTime(job), p.aged(job)}
 }
 
 // claim counts a job that waits for room among those ahead of all that follow. The first in line keeps the GPUs that it is

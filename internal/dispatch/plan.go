@@ -30,15 +30,14 @@ type planner struct {
 	placed  map[int][]cluster.GPU // each start
 	waits   map[int]Wait
 	ahead   []int                    // jobs that wait for room, as they were picked
-	place   map[int]int              // of each of ahead among them
-	claims  map[int][]cluster.GPU    // that each of ahead keeps for itself among its equals
+	place   []int                    // of each job of ahead among them
+	claims  [][]cluster.GPU          // that each of ahead keeps for itself among its equals; by job
 	kept    keeping                  // who keeps which GPU
 	above   map[int]*placement.Ahead // those of ahead that are higher than a priority, by that
 	harms   map[law]*answers
-	never   map[fit]Wait // why none of a fit starts, whoever is there; no reason where one may
-	hidden  map[fit]bool // no room
+	fits    []fit
+	fitOf   []int // of each job that waits
 	held    map[shape]box.ID
-	nearby  map[fit]refused
 	far     distances
 	single  []place // room for offerNode
 	tallies [2]*placement.Tally
@@ -47,12 +46,12 @@ type planner struct {
 }
 
 func newPlanner(s *State) *planner {
-	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, place: map[int]int{},
-		claims: map[int][]cluster.GPU{}, above: map[int]*placement.Ahead{}, harms: map[law]*answers{}, never: map[fit]Wait{},
-		hidden: map[fit]bool{}, held: map[shape]box.ID{}, nearby: map[fit]refused{}}
+	p := &planner{board: newBoard(s, true), placed: map[int][]cluster.GPU{}, waits: map[int]Wait{}, above: map[int]*placement.Ahead{},
+		harms: map[law]*answers{}, held: map[shape]box.ID{}}
+	p.levels, p.place, p.claims = make([]int, len(p.jobs)), make([]int, len(p.jobs)), make([][]cluster.GPU, len(p.jobs))
+	p.numberFits()
 	p.kept, p.far = newKeeping(p.board), newDistances(len(s.GPUs))
 	p.steps = p.harmSteps()
-	p.levels = make([]int, len(p.jobs))
 	for i := range p.tallies {
 		p.tallies[i] = placement.NewTally(len(p.sorts.nodes), 1)
 	}
@@ -84,12 +83,11 @@ func (p *planner) hopeless(job int) (Wait, bool) {
 		w.Reason = plan.Reason{Code: plan.TooLarge, Got: float64(max(1, j.GPUs))}
 		return w, true
 	}
-	key := fit{p.packer.Ask(job), max(1, j.GPUs)}
-	w, ok := p.never[key]
-	if !ok {
-		w = p.impossible(job)
-		p.never[key] = w
+	f := &p.fits[p.fitOf[job]]
+	if !f.judged {
+		f.judged, f.never = true, p.impossible(job)
 	}
+	w = f.never
 	w.Job = j.ID
 	return w, w.Reason.Refused()
 }
@@ -155,7 +153,7 @@ func (p *planner) run() {
 // start puts a job on GPUs if it may.
 func (p *planner) start(job int) bool {
 	shape := p.shapeOf(job)
-	if p.hidden[shape.fit] || p.held[shape] != 0 {
+	if p.fits[shape.fit].full || p.held[shape] != 0 {
 		return false
 	}
 	law := p.passing(job, shape.timed || len(p.ahead) == 0)
@@ -168,7 +166,7 @@ func (p *planner) start(job int) bool {
 	if !law.free && p.packer.Finds(job) {
 		p.held[shape] = p.jobs[law.offended()].ID
 	} else {
-		p.hidden[shape.fit] = true
+		p.fits[shape.fit].full = true
 	}
 	return false
 }
@@ -179,10 +177,9 @@ func (p *planner) decision() Decision {
 	for _, job := range p.starts {
 		d.Starts = append(d.Starts, Start{p.jobs[job].ID, indexes(p.placed[job])})
 	}
-	known := map[shape]Wait{}
 	for _, job := range slices.Concat(p.order, p.last) {
 		d.Order = append(d.Order, p.jobs[job].ID)
-		d.Waits = append(d.Waits, p.wait(job, known))
+		d.Waits = append(d.Waits, p.wait(job))
 	}
 	if !p.promise.IsZero() {
 		d.Promised = map[box.ID]time.Time{p.jobs[p.ahead[0]].ID: p.promise}

@@ -11,58 +11,56 @@ import (
 )
 
 // wait is why a job waits. Equal jobs have equal reasons.
-func (p *planner) wait(job int, known map[shape]Wait) Wait {
+func (p *planner) wait(job int) Wait {
 	if w, ok := p.waits[job]; ok {
 		return w
 	}
-	shape := p.shapeOf(job)
-	w, ok := known[shape]
-	if !ok {
-		w = p.refusal(job, shape)
-		known[shape] = w
+	f := &p.fits[p.fitOf[job]]
+	if !f.asked {
+		p.askAll(job, f)
 	}
-	w.Job = p.jobs[job].ID
-	if w.Reason.Code == plan.Priority {
-		w.Reason.Got, w.Reason.Limit = float64(p.levels[job]), float64(p.levels[p.number[w.After]])
+	if !f.enough || len(p.ahead) == 0 {
+		w := f.why
+		w.Job = p.jobs[job].ID
+		return w
 	}
+	w := Wait{Job: p.jobs[job].ID, GPU: -1, After: cmp.Or(p.held[p.shapeOf(job)], p.jobs[p.ahead[0]].ID)}
+	w.Reason = plan.Reason{Code: plan.Priority, Got: float64(p.levels[job]), Limit: float64(p.levels[p.number[w.After]])}
 	return w
 }
 
-// refused is what the GPUs say to a job.
-type refused struct {
-	gpu    int // the nearest that refuses it, or -1
-	most   int // that take it on one node
-	found  int // workers that find a place
-	enough bool
-}
-
-// nearestRefusal asks all GPUs. Where workers must be together it is the nearest of the node that takes most of them.
-func (p *planner) nearestRefusal(job int) refused {
-	key := p.fitOf(job)
-	if r, ok := p.nearby[key]; ok {
-		return r
-	}
-	taken := p.tallies[0]
-	taken.Reset(p.together(job))
+// askAll finds the reason of the GPU that comes nearest to taking a job, or of the whole gang. Where workers must be together
+// the nearest is one of the node that takes most of them.
+func (p *planner) askAll(job int, f *fit) {
+	taken, together, n := p.tallies[0], p.together(job), p.workers(job)
+	taken.Reset(together)
 	for g := range cluster.GPU(len(p.s.GPUs)) {
 		if p.distance(job, g) == (distance{}) {
 			taken.Add(p.node(g))
 		}
 	}
 	most, node := taken.Most()
-	r := refused{gpu: -1, most: most, found: taken.Workers(), enough: taken.Enough(p.workers(job))}
-	var near distance
+	nearest, near := cluster.NoGPU, distance{}
 	for g := range cluster.GPU(len(p.s.GPUs)) {
 		far := p.distance(job, g)
-		if far == (distance{}) || node >= 0 && p.together(job) > 1 && p.node(g) != node {
+		if far == (distance{}) || node >= 0 && together > 1 && p.node(g) != node {
 			continue
 		}
-		if r.gpu < 0 || far.compare(near) < 0 {
-			r.gpu, near = int(g), far
+		if nearest == cluster.NoGPU || far.compare(near) < 0 {
+			nearest, near = g, far
 		}
 	}
-	p.nearby[key] = r
-	return r
+	f.asked, f.enough, f.why = true, taken.Enough(n), Wait{GPU: int(nearest)}
+	if nearest != cluster.NoGPU {
+		why, resident := p.packer.Why(job, nearest)
+		f.why.Reason, f.why.Resident = why, p.idOf(resident)
+	}
+	switch {
+	case most > 0 && most < together:
+		f.why.Reason = plan.Reason{Code: plan.Gang, Got: float64(together), Limit: float64(most)}
+	case most > 0:
+		f.why.Reason = plan.Reason{Code: plan.Gang, Got: float64(n), Limit: float64(taken.Workers())}
+	}
 }
 
 // distance is how far a GPU is from taking a job; the zero distance is that of one that takes it.
@@ -108,26 +106,6 @@ func (p *planner) distance(job int, g cluster.GPU) distance {
 		p.far.of[at], p.far.far[at] = key, distanceOf(r)
 	}
 	return p.far.far[at]
-}
-
-// refusal is the reason of the GPU that comes nearest to taking a job, or of the whole gang.
-func (p *planner) refusal(job int, s shape) Wait {
-	r, n, together := p.nearestRefusal(job), p.workers(job), p.together(job)
-	w := Wait{GPU: r.gpu}
-	if r.gpu >= 0 {
-		why, resident := p.packer.Why(job, cluster.GPU(r.gpu))
-		w.Reason, w.Resident = why, p.idOf(resident)
-	}
-	switch {
-	case r.enough && len(p.ahead) > 0:
-		first := p.jobs[p.ahead[0]].ID
-		return Wait{GPU: -1, Reason: plan.Reason{Code: plan.Priority}, After: cmp.Or(p.held[s], first)}
-	case r.most > 0 && r.most < together:
-		w.Reason = plan.Reason{Code: plan.Gang, Got: float64(together), Limit: float64(r.most)}
-	case r.most > 0:
-		w.Reason = plan.Reason{Code: plan.Gang, Got: float64(n), Limit: float64(r.found)}
-	}
-	return w
 }
 
 // idOf is the ID of a job by its number; 0 for none.
