@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestJobsShare: two training Jobs share a GPU, each sees its own limit, runs under the library and keeps its floor. A third that
+// cannot keep its floor waits, an Event says why, and it starts when there is room.
+func TestJobsShare(t *testing.T) {
+	s := at(t)
+	n := s.namespace(t, shares)
+	s.namespace(t).fill(t, 1)
+	n.apply(t, job{name: "a", floor: "0.6", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml(), job{name: "b", floor: "0.6", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml())
+	a, b := n.running(t, "a"), n.running(t, "b")
+	if on(a) == "" || on(a) != on(b) {
+		t.Fatalf("a is on %q, b on %q: want one GPU for both", on(a), on(b))
+	}
+	for _, p := range []*corev1.Pod{a, b} {
+		n.says(t, p, `"type": "rate"`)
+		n.heard(t, p.Labels["batch.kubernetes.io/job-name"], "Placed", "floor 0.60")
+	}
+	n.apply(t, job{name: "c", floor: "0.99", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml())
+	n.heard(t, "c", "Waiting", "Floor")
+	if p := n.pod(t, "c"); len(p.Spec.SchedulingGates) == 0 || p.Spec.NodeName != "" {
+		t.Errorf("c is on %q although it waits", p.Spec.NodeName)
+	}
+	n.remove(t, "a", "b")
+	n.running(t, "c")
+}
+
+// TestNativePodIsAlone: a Pod that did not opt in has a whole GPU, whichever comes first, and nothing of weft in its container.
+func TestNativePodIsAlone(t *testing.T) {
+	s := at(t)
+	n, plain := s.namespace(t, shares), s.namespace(t)
+	plain.apply(t, job{name: "first", seconds: 600}.yaml())
+	first := plain.running(t, "first")
+	var names []string
+	for i := range 2 * gpus {
+		names = append(names, fmt.Sprintf("shared-%d", i))
+		n.apply(t, job{name: names[i], floor: "0.3", memory: "4Gi", profile: "resnet:64", class: "besteffort", seconds: 600}.yaml())
+	}
+	for _, name := range names[:gpus] {
+		if p := n.running(t, name); s.device(t, p) == s.device(t, first) {
+			t.Errorf("%s is on %s, which %s has whole", name, on(p), first.Name)
+		}
+	}
+	if strings.Contains(plain.environment(t, first), "WEFT_SOCKET") {
+		t.Errorf("the container of a native Pod is given weft's library")
+	}
+	plain.apply(t, job{name: "second", seconds: 600}.yaml())
+	plain.waits(t, "second")
+	n.remove(t, names...)
+	second := plain.running(t, "second")
+	if s.device(t, second) == s.device(t, first) {
+		t.Errorf("two native Pods are on one GPU")
+	}
+}
+
+// TestGang: a gang starts whole or not at all, and two that fit alone do not hold each other up.
+func TestGang(t *testing.T) {
+	s := at(t)
+	n, plain := s.namespace(t, shares), s.namespace(t)
+	plain.apply(t, job{name: "native", seconds: 600}.yaml())
+	plain.running(t, "native")
+	n.apply(t, job{name: "whole", gang: gpus, floor: "0.9", seconds: 600}.yaml())
+	n.heard(t, "whole", "Waiting", "Gang")
+	if pods := n.pods(t, "whole"); len(pods) != gpus {
+		t.Fatalf("%d Pods of the gang", len(pods))
+	}
+	for _, p := range n.pods(t, "whole") {
+		if p.Spec.NodeName != "" {
+			t.Errorf("%s of a gang that waits runs", p.Name)
+		}
+	}
+	plain.remove(t, "native")
+	n.runs(t, "whole", gpus)
+	n.remove(t, "whole")
+	n.apply(t, job{name: "one", gang: 3, floor: "0.9", seconds: 600}.yaml(), job{name: "two", gang: 3, floor: "0.9", seconds: 600}.yaml())
+	eventually(t, "one gang runs whole and the other not at all", func(ctx context.Context) string {
+		one, two := n.started(t, "one"), n.started(t, "two")
+		if one+two == 3 && one*two == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d and %d Pods run", one, two)
+	})
+	first, second := "one", "two"
+	if n.started(t, "two") == 3 {
+		first, second = second, first
+	}
+	n.remove(t, first)
+	n.runs(t, second, 3)
+}
