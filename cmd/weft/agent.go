@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"weft.dev/weft/internal/arbiter"
 	"weft.dev/weft/internal/device"
 	"weft.dev/weft/internal/emugpu"
+	"weft.dev/weft/internal/kube/driver"
 	"weft.dev/weft/internal/trace"
 )
 
@@ -29,6 +31,7 @@ type agentCommand struct {
 // agentServeCommand serves GPUs.
 type agentServeCommand struct {
 	Local    bool          `help:"Serve jobs of this machine, started with weft exec."`
+	agentNodeFlags
 	Dir      string        `env:"WEFT_DIR" placeholder:"DIR" help:"Folder of its sockets and its state. Default: /run/weft, or weft in the user's runtime folder."`
 	Emulate  bool          `help:"Emulate GPUs in this process. With WEFT_EMU_SOCKET instead, those of a running weft emugpu are served."`
 	GPUs     int           `name:"gpus" default:"4" help:"How many to emulate, 1 to 16."`
@@ -48,9 +51,12 @@ func (agentServeCommand) Help() string {
 	return `Jobs take turns on the GPUs, and memory that they do not use between iterations goes to others. The log goes to
 stderr. If the agent ends or is killed, jobs go on; the next one on the same folder takes over where it was.
 
+With --node the jobs are containers of a Kubernetes node, and the kubelet asks for them (docs/kube-node.md).
+
 Examples:
   weft agent --local --emulate --gpus 2 --dir /tmp/weft
-  weft agent --local --minimum 0.2`
+  weft agent --local --minimum 0.2
+  weft agent --node gpu-node-1 --kubeconfig /etc/kubernetes/kubelet.conf --metrics :9401`
 }
 
 // Run implements the command.
@@ -61,7 +67,7 @@ func (c *agentServeCommand) Run(ctx context.Context, s *session) (err error) {
 	if c.Dir, err = filepath.Abs(cmp.Or(c.Dir, defaultDir())); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
+	if err := c.makeDir(); err != nil {
 		return asInput(err, c.JSON)
 	}
 	o := agent.Options{Dir: c.Dir, Locks: c.Locks, Log: c.logger(s.stderr), Arbiter: arbiter.Options{
@@ -80,17 +86,45 @@ func (c *agentServeCommand) Run(ctx context.Context, s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stdout, "agent ready: %s (%d GPUs)\n", c.Dir, len(o.Machine.GPUs()))
-	if err == nil {
-		<-ctx.Done()
+	return errors.Join(c.serve(ctx, s, a, &o), a.Close())
+}
+
+// serve lets the agent serve, and says so, until ctx ends.
+func (c *agentServeCommand) serve(ctx context.Context, s *session, a *agent.Agent, o *agent.Options) error {
+	var tasks []func(context.Context) error
+	ready := func() error { return nil }
+	if c.Node != "" {
+		d, err := c.openDriver(ctx, a, o)
+		if err != nil {
+			return asInput(err, c.JSON)
+		}
+		defer d.Close()
+		ready = d.Ready
+		tasks = append(tasks, failing(d.Failed()))
 	}
-	return errors.Join(err, a.Close())
+	if c.Metrics != "" {
+		ln, err := net.Listen("tcp", c.Metrics)
+		if err != nil {
+			return asInput(flagError("--metrics", c.Metrics, err.Error(), "", "another address, or none"), c.JSON)
+		}
+		tasks = append(tasks, func(ctx context.Context) error { return serveHTTP(ctx, ln, agentHandler(a, ready)) })
+	}
+	if _, err := fmt.Fprintf(s.stdout, "agent ready: %s (%d GPUs)\n", c.Dir, len(o.Machine.GPUs())); err != nil {
+		return err
+	}
+	return together(ctx, append(tasks, untilEnd))
+}
+
+// untilEnd waits for the end.
+func untilEnd(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
 }
 
 func (c *agentServeCommand) check() error {
 	var faults []error
-	if !c.Local {
-		faults = append(faults, flagError("--local", "", "where are the jobs?", "an agent serves one kind of them", "weft agent --local"))
+	if c.Local == (c.Node != "") {
+		faults = append(faults, flagError("--local", "", "where are the jobs?", "an agent serves one kind of them", "weft agent --local, or weft agent --node NAME in a cluster"))
 	}
 	if !(c.Minimum >= 0 && c.Minimum < 1) {
 		faults = append(faults, flagError("--minimum", fmt.Sprint(c.Minimum), fmt.Sprintf("minimum %v is outside [0, 1)", c.Minimum), "it is a share of a GPU", "0.2 for 20 %"))
@@ -190,6 +224,10 @@ func (c *agentServeCommand) useEmulated(o *agent.Options, gpus *served, socket s
 	o.Audit = audit
 	o.Env = map[string]string{"WEFT_EMU_SOCKET": socket, "LD_LIBRARY_PATH": emulated}
 	o.Locks = filepath.Join(c.Dir, "locks")
+	if c.Node != "" {
+		o.Env = driver.Environment(socket)
+		return os.Chmod(socket, 0o666) // for the users of containers; those of the node do not come to it through the agent's folder
+	}
 	return nil
 }
 

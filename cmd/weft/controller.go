@@ -52,7 +52,7 @@ Examples:
 
 // Run implements the command.
 func (c *controllerCommand) Run(ctx context.Context, s *session) error {
-	config, err := c.config()
+	config, err := clusterConfig(c.Kubeconfig)
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
@@ -86,18 +86,18 @@ func (c *controllerCommand) Run(ctx context.Context, s *session) error {
 	return together(ctx, append(tasks, control.Run))
 }
 
-// config is how to reach the cluster.
-func (c *controllerCommand) config() (*rest.Config, error) {
-	if c.Kubeconfig == "" {
+// clusterConfig is how to reach the cluster: by a file, or by the account of the Pod that this runs in.
+func clusterConfig(file string) (*rest.Config, error) {
+	if file == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, flagError("--kubeconfig", "", "which cluster?", "this is no Pod", "--kubeconfig ~/.kube/config")
 		}
 		return config, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
-		return nil, trace.Errors{{Code: "bad_kubeconfig", File: c.Kubeconfig, Message: err.Error(), Why: "it says how to reach the cluster", Fix: "kubectl config view shows what kubectl uses"}}
+		return nil, trace.Errors{{Code: "bad_kubeconfig", File: file, Message: err.Error(), Why: "it says how to reach the cluster", Fix: "kubectl config view shows what kubectl uses"}}
 	}
 	return config, nil
 }

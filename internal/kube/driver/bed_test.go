@@ -107,6 +107,9 @@ func newBed(t *testing.T, client kubernetes.Interface, o Options) *bed {
 	t.Cleanup(func() { _ = b.machine.Close() })
 	b.o.Node, b.o.Kubelet, b.o.CDI, b.o.Libraries, b.o.Emulated = node, filepath.Join(dir, "kubelet"), filepath.Join(dir, "cdi"), libraries, socket
 	b.o.GPUs, b.o.Client, b.o.Log = b.machine.GPUs(), client, slog.New(slog.NewTextHandler(b.said, nil))
+	if b.o.Version, err = b.machine.(device.Versioned).DriverVersion(); err != nil {
+		t.Fatal(err)
+	}
 	b.open()
 	t.Cleanup(b.close)
 	return b

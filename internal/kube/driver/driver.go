@@ -155,6 +155,17 @@ func (d *Driver) start(ctx context.Context) error {
 	return nil
 }
 
+// Ready says why the kubelet does not ask yet; nil when it does.
+func (d *Driver) Ready() error {
+	switch s := d.helper.RegistrationStatus(); {
+	case s == nil:
+		return errors.New("the kubelet has not registered the driver yet")
+	case !s.PluginRegistered:
+		return fmt.Errorf("the kubelet does not register the driver: %s", s.Error)
+	}
+	return nil
+}
+
 // Failed is told once when the driver cannot go on.
 func (d *Driver) Failed() <-chan error { return d.failed }
 
