@@ -109,6 +109,9 @@ type Wait struct {
 	GPU      int    // the nearest one, or -1
 	Resident box.ID // whom the reason concerns there: whose floor it is, or who is banned beside it; 0 for nobody
 	After    box.ID // the job that it could be in the way of; 0 for none
+
+	// Refused is how many GPUs refuse it for which reason; nil where that is not what it waits for. Waits share one: it is not changed.
+	Refused map[plan.Code]int
 }
 
 // Decision is who starts and who waits.

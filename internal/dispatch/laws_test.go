@@ -299,6 +299,20 @@ func TestExplanationsAreTrue(t *testing.T) {
 				t.Fatalf("job %d: %t, %+v, planned %+v", w.Job, ok, e, w)
 			}
 			j := s.find(w.Job)
+			refused := map[plan.Code]int{}
+			for _, r := range e.Refusals {
+				if r.Reason.Refused() && r.Reason.Code != plan.Priority {
+					refused[r.Reason.Code]++
+				}
+			}
+			for code, n := range w.Refused { // of a job that cannot start whoever is there, those that are closed to it
+				if refused[code] != n {
+					t.Fatalf("job %d: GPUs refuse it %v, said is %v", j.ID, refused, w.Refused)
+				}
+			}
+			if code := w.Reason.Code; w.GPU >= 0 && code != plan.Gang && w.Refused[code] == 0 {
+				t.Fatalf("job %d waits for %s, GPUs refuse it %v", j.ID, code, w.Refused)
+			}
 			for _, r := range e.Refusals {
 				taken := !r.Reason.Refused() || r.Reason.Code == plan.Priority
 				if fits := mayShare(s, r.GPU, append(s.there(r.GPU), j)); taken != fits {

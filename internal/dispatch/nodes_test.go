@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -237,7 +238,7 @@ func TestOddNodes(t *testing.T) {
 				t.Errorf("%+v, want %d to start, or %s", d, c.starts, c.code)
 			}
 			for _, w := range d.Waits {
-				if e, ok := Explain(s, w.Job); !ok || e.Wait != w || len(e.Refusals) != len(s.GPUs) {
+				if e, ok := Explain(s, w.Job); !ok || !reflect.DeepEqual(e.Wait, w) || len(e.Refusals) != len(s.GPUs) {
 					t.Errorf("%+v of %+v", e, w)
 				}
 			}

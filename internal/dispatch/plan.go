@@ -99,6 +99,7 @@ func (p *planner) impossible(job int) Wait {
 	open.Reset(together)
 	large.Reset(together)
 	w := Wait{GPU: -1}
+	var refused refusals
 	for g := range p.s.GPUs {
 		r, usable := p.bar(job, cluster.GPU(g)), p.s.GPUs[g].Usable
 		if r.Code != plan.NodeMismatch {
@@ -110,10 +111,14 @@ func (p *planner) impossible(job int) Wait {
 		}
 		if !r.Refused() {
 			open.Add(p.node(cluster.GPU(g)))
-		} else if w.GPU < 0 || nearer(r, w.Reason) < 0 {
+			continue
+		}
+		refused[rank(r.Code)]++
+		if w.GPU < 0 || nearer(r, w.Reason) < 0 {
 			w.GPU, w.Reason = g, r
 		}
 	}
+	w.Refused = refused.byCode()
 	most, _ := large.Most()
 	switch asked := max(1, p.jobs[job].GPUs); {
 	case open.Enough(n):

@@ -34,9 +34,12 @@ func (p *planner) wait(job int) Wait {
 func (p *planner) askAll(job int, f *fit) {
 	taken, together, n := p.tallies[0], p.together(job), p.workers(job)
 	taken.Reset(together)
+	var refused refusals
 	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if p.distance(job, g) == (distance{}) {
+		if far := p.distance(job, g); far == (distance{}) {
 			taken.Add(p.node(g))
+		} else {
+			refused[far.rank]++
 		}
 	}
 	most, node := taken.Most()
@@ -50,7 +53,7 @@ func (p *planner) askAll(job int, f *fit) {
 			nearest, near = g, far
 		}
 	}
-	f.asked, f.enough, f.why = true, taken.Enough(n), Wait{GPU: int(nearest)}
+	f.asked, f.enough, f.why = true, taken.Enough(n), Wait{GPU: int(nearest), Refused: refused.byCode()}
 	if nearest != cluster.NoGPU {
 		why, resident := p.packer.Why(job, nearest)
 		f.why.Reason, f.why.Resident = why, p.idOf(resident)
@@ -121,6 +124,20 @@ func (b *board) idOf(job int) box.ID {
 var firmness = []plan.Code{"", plan.Priority, plan.MemoryOverflow, plan.FloorResident, plan.FloorSelf, plan.MemoryReserved, plan.MaxResidents,
 	plan.ClassConflict, plan.PairBanned, plan.ProfileUnknown, plan.Gang, plan.Native, plan.Foreign, plan.Drained, plan.GPUUnhealthy,
 	plan.TooLarge, plan.NodeMismatch}
+
+// refusals counts GPUs by the rank of the code that refuses them.
+type refusals [32]int
+
+// byCode are the counts that are not 0.
+func (r *refusals) byCode() map[plan.Code]int {
+	counts := map[plan.Code]int{}
+	for rank, n := range r {
+		if n > 0 && rank < len(firmness) {
+			counts[firmness[rank]] = n
+		}
+	}
+	return counts
+}
 
 // nearer orders refusals: the one closer to giving way first, by its code, then by how far off it is.
 func nearer(a, b plan.Reason) int {
