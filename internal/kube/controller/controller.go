@@ -137,27 +137,49 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !c.o.Elect {
 		return ignoreEnd(ctx, c.lead(ctx))
 	}
-	var failed error
+	return c.elected(ctx)
+}
+
+// elected acts while it holds the lease, and gives it back when nothing is being written any more.
+func (c *Controller) elected(ctx context.Context) error {
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	acted := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: lease, Namespace: c.o.Namespace}, Client: c.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.o.Identity}},
 		LeaseDuration: leaseLasts, RenewDeadline: leaseRenews, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: lease,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				failed = c.lead(leading)
-				cancel()
+				acting, stop := context.WithCancel(leading)
+				defer stop()
+				defer context.AfterFunc(ctx, stop)()
+				acted <- c.lead(acting)
 			},
-			OnStoppedLeading: cancel,
+			OnStoppedLeading: func() {},
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("lease %s/%s: %w", c.o.Namespace, lease, err)
 	}
-	elector.Run(ctx)
-	if failed != nil {
-		return failed
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		elector.Run(holding)
+	}()
+	select {
+	case err = <-acted:
+	case <-ctx.Done():
+		if elector.IsLeader() {
+			err = <-acted
+		}
 	}
-	return nil
+	release()
+	<-over
+	if err == nil && ctx.Err() == nil {
+		err = fmt.Errorf("lease %s/%s is lost: another controller acts", c.o.Namespace, lease)
+	}
+	return ignoreEnd(ctx, err)
 }
 
 // ignoreEnd takes the end of a context for no error.

@@ -127,10 +127,9 @@ func TestGangWhole(t *testing.T) {
 	s.controller(nil)
 	var gang []*corev1.Pod
 	for i := range 4 {
-		// without the owner the garbage collector would look for: it deletes what an owner that is not there has left
 		gang = append(gang, s.pod(fmt.Sprintf("g-%d", i), 1, "memory=70Gi gang=4"))
 	}
-	s.hears(gang[0], "Warning CannotFit TooLarge: asks 4 GPUs of 70Gi, the cluster has ")
+	s.hears(gang[0], "Warning CannotFit TooLarge: asks 4 GPUs of 70Gi, the cluster has 3 for it; ask for fewer")
 	if n := len(s.claims(s.ns)); n != 0 {
 		t.Errorf("%d claims of a gang that waits", n)
 	}
@@ -140,8 +139,7 @@ func TestGangWhole(t *testing.T) {
 		}
 	}
 	s.node(1)
-	// The Pods name the nodes that there were: they cannot go to the new one, and say so.
-	s.hears(gang[0], "Normal Waiting ")
+	// Those Pods name the nodes that there were. Others take the new one as well.
 	for _, p := range gang {
 		if err := s.client.CoreV1().Pods(s.ns).Delete(s.context(), p.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)

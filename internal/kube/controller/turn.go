@@ -183,7 +183,7 @@ func (c *Controller) say(q *queue.Queue, d *dispatch.Decision, now time.Time) (u
 			}
 			continue
 		}
-		word := q.Wait(w, nil)
+		word := q.Wait(w)
 		for _, m := range j.Members {
 			if _, refused := q.Held(m); !refused {
 				c.voice.tell(m.Pod, word, true)

@@ -241,7 +241,7 @@ func (w *world) settle(t *rapid.T) {
 	q, d := w.plan()
 	for _, wait := range d.Waits {
 		j := q.Jobs[wait.Job]
-		if word := q.Wait(wait, nil); !word.Warning && j.waits == "" && !j.Native {
+		if word := q.Wait(wait); !word.Warning && j.waits == "" && !j.Native {
 			t.Fatalf("%s waits for ever though nothing runs: %s", j.Name, word.Text)
 		}
 	}

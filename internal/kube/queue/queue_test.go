@@ -150,7 +150,7 @@ func TestGangs(t *testing.T) {
 		if outcome(q, d) != "ml/g-0 and 2 more: Gang" {
 			t.Fatal(outcome(q, d))
 		}
-		if got := q.Wait(d.Waits[0], nil).Text; got != "Gang: 3 of its 4 Pods are there" {
+		if got := q.Wait(d.Waits[0]).Text; got != "Gang: 3 of its 4 Pods are there" {
 			t.Error(got)
 		}
 	})
@@ -224,7 +224,7 @@ func TestGangs(t *testing.T) {
 		w.add("ml/head", 1, ask("memory=20Gi gang=2"), owned("RayCluster", "r"))
 		w.add("ml/worker", 4, ask("memory=20Gi gang=2"), owned("RayCluster", "r"))
 		q, d := w.plan()
-		word := q.Wait(d.Waits[0], nil)
+		word := q.Wait(d.Waits[0])
 		if !word.Warning || word.Reason != CannotFit || !strings.Contains(word.Text, "head for 1, worker for 4") {
 			t.Errorf("%+v", word)
 		}
@@ -401,7 +401,7 @@ func TestNodes(t *testing.T) {
 			if len(d.Waits) != 1 || string(d.Waits[0].Reason.Code) != c.want {
 				t.Fatal(outcome(q, d))
 			}
-			if got := q.Wait(d.Waits[0], nil).Text; !strings.Contains(got, "nearest n1/gpu0 "+c.text) {
+			if got := q.Wait(d.Waits[0]).Text; !strings.Contains(got, "nearest n1/gpu0 "+c.text) {
 				t.Errorf("it says %q, want %q", got, c.text)
 			}
 			w.node("n2", 1, "24Gi").Labels["zone"] = "nowhere"
@@ -437,14 +437,14 @@ func TestWaitsForOthers(t *testing.T) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
 	})
 	q, d := w.plan()
-	if got := q.Wait(d.Waits[0], nil).Text; got != "Dependency: gated by kueue.x-k8s.io/admission as well" {
+	if got := q.Wait(d.Waits[0]).Text; got != "Dependency: gated by kueue.x-k8s.io/admission as well" {
 		t.Error(got)
 	}
 	p.Spec.SchedulingGates = slices.DeleteFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name != kube.Gate })
 	expect(t, w, "ml/a on n1/gpu0")
 	w.c.Held = map[types.UID]string{p.UID: "exceeded quota: claims"}
 	q, d = w.plan()
-	if got := q.Wait(d.Waits[0], nil).Text; got != "Planning: exceeded quota: claims" {
+	if got := q.Wait(d.Waits[0]).Text; got != "Planning: exceeded quota: claims" {
 		t.Error(got)
 	}
 }
@@ -492,7 +492,7 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	for _, wait := range d.Waits {
-		if word := q.Wait(wait, nil); q.Jobs[wait.Job].Name == "other/c" && (!word.Warning || !strings.Contains(word.Text, "bert is neither a WorkloadProfile of other")) {
+		if word := q.Wait(wait); q.Jobs[wait.Job].Name == "other/c" && (!word.Warning || !strings.Contains(word.Text, "bert is neither a WorkloadProfile of other")) {
 			t.Errorf("%+v", word)
 		}
 	}
@@ -594,7 +594,7 @@ func TestEmpty(t *testing.T) {
 	expect(t, w, "")
 	w.add("ml/a", 1, ask("memory=1Gi"))
 	q, d := w.plan()
-	if got := q.Wait(d.Waits[0], nil); got.Text != "TooLarge: no node has GPUs that weft serves" || got.Reason != Waiting {
+	if got := q.Wait(d.Waits[0]); got.Text != "TooLarge: no node has GPUs that weft serves" || got.Reason != Waiting {
 		t.Errorf("%+v", got)
 	}
 	if d := cmp.Diff([]Use{}, q.Uses()); d != "" {

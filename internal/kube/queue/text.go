@@ -40,7 +40,7 @@ var never = []plan.Code{plan.TooLarge, plan.FloorUnreachable, Invalid}
 func Never(c plan.Code) bool { return slices.Contains(never, c) }
 
 // Wait says why a job waits.
-func (q *Queue) Wait(w dispatch.Wait, counts map[plan.Code]int) Word {
+func (q *Queue) Wait(w dispatch.Wait) Word {
 	j, code := q.Jobs[w.Job], w.Reason.Code
 	if j.bad != "" {
 		return Word{CannotFit, Invalid, fmt.Sprintf("%s: %s", code, j.bad), true}
@@ -52,7 +52,7 @@ func (q *Queue) Wait(w dispatch.Wait, counts map[plan.Code]int) Word {
 	if Never(code) && len(q.GPUs) > 0 {
 		word.Reason, word.Warning = CannotFit, true
 	}
-	word.Text = fmt.Sprintf("%s: %s", code, q.why(j, w, counts))
+	word.Text = fmt.Sprintf("%s: %s", code, q.why(j, w))
 	if !word.Warning {
 		word.Text += q.ways(j)
 	}
@@ -60,7 +60,7 @@ func (q *Queue) Wait(w dispatch.Wait, counts map[plan.Code]int) Word {
 }
 
 // why is the reason of a wait with its numbers.
-func (q *Queue) why(j *Job, w dispatch.Wait, counts map[plan.Code]int) string {
+func (q *Queue) why(j *Job, w dispatch.Wait) string {
 	r := w.Reason
 	switch r.Code {
 	case plan.TooLarge:
@@ -70,11 +70,11 @@ func (q *Queue) why(j *Job, w dispatch.Wait, counts map[plan.Code]int) string {
 	case plan.Quota:
 		return fmt.Sprintf("%s would have %.0f GPUs, its quota is %.0f", j.Members[0].Pod.Namespace, r.Got, r.Limit)
 	case plan.Gang:
-		return fmt.Sprintf("%.0f GPUs at once, %.0f of %d take it", r.Got, r.Limit, len(q.GPUs)) + q.nearest(j, w)
+		return fmt.Sprintf("it starts with %.0f GPUs at once, %.0f of %d take it", r.Got, r.Limit, len(q.GPUs)) + list(w.Refused) + q.nearest(j, w)
 	case plan.Planning:
 		return "it is looked at next"
 	}
-	return fmt.Sprintf("0 of %d GPUs", len(q.GPUs)) + list(counts) + q.nearest(j, w)
+	return fmt.Sprintf("0 of %d GPUs", len(q.GPUs)) + list(w.Refused) + q.nearest(j, w)
 }
 
 func (q *Queue) tooLarge(j *Job, r plan.Reason) string {
@@ -84,9 +84,9 @@ func (q *Queue) tooLarge(j *Job, r plan.Reason) string {
 	case r.Got >= float64(claim.Step):
 		return fmt.Sprintf("asks %s, largest GPU %s; lower weft.dev/memory", Bytes(unit.Bytes(r.Got)), Bytes(unit.Bytes(r.Limit)))
 	case j.peak > 0:
-		return fmt.Sprintf("asks %.0f GPUs of %s, the cluster has %.0f; ask for fewer", r.Got, Bytes(j.peak), r.Limit)
+		return fmt.Sprintf("asks %.0f GPUs of %s, the cluster has %.0f for it; ask for fewer", r.Got, Bytes(j.peak), r.Limit)
 	}
-	return fmt.Sprintf("asks %.0f GPUs, the cluster has %.0f; ask for fewer", r.Got, r.Limit)
+	return fmt.Sprintf("asks %.0f GPUs, the cluster has %.0f for it; ask for fewer", r.Got, r.Limit)
 }
 
 // list is how often each reason refused: " (14 FloorResident, 7 MemoryOverflow)".
