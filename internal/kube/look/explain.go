@@ -23,12 +23,14 @@ type Explanation struct {
 	Pod
 	Gang      []string    `json:"gang"`      // Pods that start together, it among them; empty for a Pod on its own
 	Told      string      `json:"told"`      // the reason in full, as its Event has it
+	Never     bool        `json:"never"`     // it never starts as it is: its user must change something
 	Refused   []Count     `json:"refused"`   // how often each reason refused, the most frequent first
 	Refusals  []Refusal   `json:"refusals"`  // of each GPU, the nearest first
 	Fits      int         `json:"fits"`      // GPUs that would take it
 	Ahead     []string    `json:"ahead"`     // jobs that wait before it
 	Promised  *time.Time  `json:"promised"`  // when it starts at the latest
 	Opens     string      `json:"opens"`     // what would have to change
+	Ends      []string    `json:"ends"`      // jobs, of a native Pod: Pods, whose end would let it start
 	Places    []Place     `json:"places"`    // where it is
 	Range     *Range      `json:"predicted"` // its rate as predicted
 	Scheduler string      `json:"scheduler"` // what the scheduler says of it
@@ -44,10 +46,11 @@ type Count struct {
 
 // Refusal is what a GPU says to a Pod.
 type Refusal struct {
-	GPU    string    `json:"gpu"`
-	Beside []string  `json:"beside"`
-	Code   plan.Code `json:"code"` // "" where it would take it
-	Text   string    `json:"text"` // numbers, or when it is free
+	GPU     string    `json:"gpu"`
+	Beside  []string  `json:"beside"`
+	Code    plan.Code `json:"code"`    // "" where it would take it
+	Text    string    `json:"text"`    // numbers, or when it is free
+	Nearest bool      `json:"nearest"` // it is the one that comes nearest to taking it
 }
 
 // Place is a GPU that a Pod is on.
@@ -92,7 +95,7 @@ func (l *Look) Explain(namespace, name string) (Explanation, bool) {
 	}
 	p := l.c.Pods[i]
 	state := l.stateOf(p)
-	e := Explanation{Pod: l.row(p, state), Gang: []string{}, Refused: []Count{}, Refusals: []Refusal{}, Ahead: []string{}, Places: []Place{}, Advice: []string{}, Condition: conditionsOf(p)}
+	e := Explanation{Pod: l.row(p, state), Gang: []string{}, Refused: []Count{}, Refusals: []Refusal{}, Ahead: []string{}, Ends: []string{}, Places: []Place{}, Advice: []string{}, Condition: conditionsOf(p)}
 	e.Mode = modeOf(p)
 	m, known := l.members[p.UID]
 	if known && len(m.job.Members) > 1 {
@@ -113,7 +116,7 @@ func (l *Look) Explain(namespace, name string) (Explanation, bool) {
 	case state == Waiting && known:
 		l.explainWait(&e, m)
 	case state == Waiting && modeOf(p) == Native:
-		e.Told = "it waits " + l.strange(p)
+		e.Told = l.strange(p)
 	}
 	l.advise(&e, p)
 	return e, true
@@ -197,8 +200,14 @@ func (l *Look) explainWait(e *Explanation, m member) {
 		return
 	}
 	w := l.waits[m.job.ID]
-	w.Job = m.job.ID
-	e.Told = l.q.Wait(w, counts).Text
+	e.Never = queue.Never(w.Reason.Code)
+	if len(e.Refusals) > 0 {
+		e.Refusals[0].Nearest = !e.Never && e.Refusals[0].Code != ""
+	}
+	e.Told = l.q.Wait(w).Text
+	for _, id := range x.Ends {
+		e.Ends = append(e.Ends, l.q.Name(id))
+	}
 	e.Opens = l.opens(m, &x)
 }
 

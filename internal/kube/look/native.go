@@ -18,14 +18,17 @@ import (
 // that no Pod's end opens.
 func (l *Look) explainNative(e *Explanation, m member, refusals []dispatch.Refusal) {
 	counts := map[plan.Code]int{}
+	want, open := WholeGPUs(m.Pod), l.open(m.job)
 	var closed []Refusal
 	for _, r := range refusals {
 		g := &l.q.GPUs[r.GPU]
 		out := Refusal{GPU: g.String(), Beside: l.holders(r.GPU)}
-		mismatch := r.Reason.Code == plan.NodeMismatch || r.Reason.Code == plan.TooLarge || r.Reason.Code == plan.Gang
-		switch {
-		case g.Fault != "", mismatch:
+		switch n := len(open[l.q.State.GPUs[r.GPU].Node]); {
+		case g.Fault != "", r.Reason.Code == plan.NodeMismatch:
 			out.Code, out.Text = r.Reason.Code, cmp.Or(g.Fault, l.numbers(m.job.ID, r))
+			closed = append(closed, out)
+		case n < want:
+			out.Code, out.Text = plan.Gang, fmt.Sprintf("asks %d GPUs of one node, its node has %d", want, n)
 			closed = append(closed, out)
 		case len(l.on[r.GPU]) == 0:
 			e.Fits++
@@ -44,13 +47,35 @@ func (l *Look) explainNative(e *Explanation, m member, refusals []dispatch.Refus
 	slices.SortStableFunc(e.Refusals, func(a, b Refusal) int {
 		return cmp.Or(cmp.Compare(len(a.Beside), len(b.Beside)), strings.Compare(a.GPU, b.GPU))
 	})
-	e.Refusals = append(e.Refusals, closed...)
-	e.Told = fmt.Sprintf("%s: %d of %d GPUs are whole and free, it asks %d", plan.Native, e.Fits, len(l.q.GPUs), WholeGPUs(m.Pod))
-	if e.Opens = l.opensNative(m.job); e.Opens == "" {
-		e.Told += "; it waits for the scheduler"
-		return
+	if len(e.Refusals) > 0 {
+		e.Refusals[0].Nearest = e.Refusals[0].Code != ""
 	}
-	e.Advice = append(e.Advice, "Kubernetes evicts nobody for a GPU: a higher priority frees none.")
+	e.Refusals = append(e.Refusals, closed...)
+	e.Told = fmt.Sprintf("%s: %d of %d GPUs are whole and free, it asks %d", plan.Native, e.Fits, len(l.q.GPUs), want)
+	e.Ahead = []string{} // the scheduler has an order of its own
+	node, ends := l.least(want, open)
+	switch {
+	case node < 0:
+		e.Opens = fmt.Sprintf("No node that it may be on has %s that take Pods", several(want, "GPU", "GPUs"))
+	case len(ends) == 0:
+		e.Told += "; it waits for the scheduler"
+	default:
+		e.Ends = ends
+		e.Opens = fmt.Sprintf("Starts on %s when %s %s or %s deleted", l.q.GPUs[open[node][0]].Node, and(ends), verb(len(ends), "ends", "have ended"), verb(len(ends), "is", "were"))
+		e.Advice = append(e.Advice, "Kubernetes evicts nobody for a GPU: a higher priority frees none.")
+	}
+}
+
+// open are the GPUs without a fault of each node that a job may be on.
+func (l *Look) open(j *queue.Job) map[int][]int {
+	may, open := l.jobs[j.ID].Nodes, map[int][]int{}
+	for g := range l.q.GPUs {
+		node := l.q.State.GPUs[g].Node
+		if l.q.GPUs[g].Fault == "" && (may == nil || node < len(may.May) && may.May[node]) {
+			open[node] = append(open[node], g)
+		}
+	}
+	return open
 }
 
 // sharedCode is what keeps a whole GPU from a Pod: others share it.
@@ -64,49 +89,56 @@ func (l *Look) frees(g int) string {
 			movable = append(movable, h.name)
 		}
 	}
-	names := l.holders(g)
-	text := "free when " + and(names) + " " + verb(len(names), "ends", "have ended")
+	text := "free when it ends"
+	if n := len(l.holders(g)); n > 1 {
+		text = fmt.Sprintf("free when all %d have ended", n)
+	}
 	if len(movable) > 0 {
-		text += "; " + and(movable) + " may be deleted: migratable"
+		text += "; migratable: " + strings.Join(movable, ",")
 	}
 	return text
 }
 
-// opensNative is the least that has to end for a Pod to have its GPUs on one node.
-func (l *Look) opensNative(j *queue.Job) string {
-	want, may := WholeGPUs(j.Members[0].Pod), l.jobs[j.ID].Nodes
-	byNode := map[int][]int{}
-	for g := range l.q.GPUs {
-		node := l.q.State.GPUs[g].Node
-		if l.q.GPUs[g].Fault == "" && (may == nil || node < len(may.May) && may.May[node]) {
-			byNode[node] = append(byNode[node], g)
-		}
-	}
-	var best []string
-	at := -1
-	for node := range len(l.c.Nodes) + 1 {
-		gpus := byNode[node]
-		if len(gpus) < want {
+// least is the node where the fewest Pods have to end for so many open GPUs to be free, and those Pods; -1 where no node has so many.
+func (l *Look) least(want int, open map[int][]int) (node int, ends []string) {
+	node = -1
+	for n := range len(l.c.Nodes) + 1 {
+		if len(open[n]) < want {
 			continue
 		}
-		slices.SortStableFunc(gpus, func(a, b int) int { return cmp.Compare(len(l.holders(a)), len(l.holders(b))) })
-		names := []string{}
-		for _, g := range gpus[:want] {
-			for _, name := range l.holders(g) {
-				names = appendNew(names, name)
+		names := l.fewest(want, open[n])
+		if node < 0 || len(names) < len(ends) {
+			node, ends = n, names
+		}
+	}
+	return node, ends
+}
+
+// fewest are Pods whose end frees so many of some GPUs, none of them for nothing: always the GPU next that the fewest further Pods hold.
+func (l *Look) fewest(want int, gpus []int) []string {
+	names, left := []string{}, slices.Clone(gpus)
+	further := func(g int) int {
+		n := 0
+		for _, name := range l.holders(g) {
+			if !slices.Contains(names, name) {
+				n++
 			}
 		}
-		if at < 0 || len(names) < len(best) {
-			best, at = names, gpus[0]
+		return n
+	}
+	for range want {
+		i := 0
+		for k := range left {
+			if further(left[k]) < further(left[i]) {
+				i = k
+			}
 		}
+		for _, name := range l.holders(left[i]) {
+			names = appendNew(names, name)
+		}
+		left = slices.Delete(left, i, i+1)
 	}
-	switch {
-	case at < 0:
-		return fmt.Sprintf("No node that it may be on has %s that take Pods", several(want, "GPU", "GPUs"))
-	case len(best) == 0:
-		return ""
-	}
-	return fmt.Sprintf("Starts on %s when %s %s or %s deleted", l.q.GPUs[at].Node, and(best), verb(len(best), "ends", "have ended"), verb(len(best), "is", "were"))
+	return names
 }
 
 // advise adds what the user of a Pod may do: of one that did not opt in, how it would.

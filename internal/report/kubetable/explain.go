@@ -54,14 +54,14 @@ func (v View) waits(b *strings.Builder, e *look.Explanation, name string) {
 	}
 	table := &report.Table{Columns: []report.Column{{Title: "GPU"}, {Title: "BESIDE", Shrink: true}, {Title: "REFUSED BY"}, {Title: "NUMBERS"}}}
 	for i := range e.Refusals {
-		if i == mostRefusals {
+		if i == mostRefusals || e.Never { // what GPUs say is no help to who must change the Pod
 			break
 		}
 		r := &e.Refusals[i]
 		text := r.Text
 		if r.Code == "" {
 			text = cmp.Or(text, "would take it")
-		} else if i == 0 {
+		} else if r.Nearest {
 			text = strings.TrimPrefix(text+"  nearest", "  ")
 		}
 		table.Rows = append(table.Rows, report.Cells(r.GPU, names(r.Beside), cmp.Or(string(r.Code), report.None), text))
@@ -69,10 +69,10 @@ func (v View) waits(b *strings.Builder, e *look.Explanation, name string) {
 	if len(table.Rows) > 0 {
 		_ = table.Write(b, v.Screen) // a builder takes all
 	}
-	if n := len(e.Refusals) - mostRefusals; n > 0 {
+	if n := len(e.Refusals) - mostRefusals; n > 0 && !e.Never {
 		fmt.Fprintf(b, "and %s more; --json has all\n", several(n, "GPU"))
 	}
-	if len(e.Ahead) > 0 {
+	if len(e.Ahead) > 0 && !e.Never {
 		b.WriteString("Ahead of it: " + report.Clean(some(e.Ahead)) + "\n")
 	}
 	if e.Promised != nil {
@@ -144,7 +144,7 @@ func (v View) sits(b *strings.Builder, e *look.Explanation, name string) {
 	}
 	fmt.Fprintf(b, "Pod %s %s on %s%s: %sfloor %s%s.\n", name, cmp.Or(verb, "runs"), where, report.Clean(text), v.observed(e), share(e.Floor), predicted(e.Range))
 	if e.Peak > 0 {
-		fmt.Fprintf(b, "It has %s\n", memory(e))
+		fmt.Fprintf(b, "Reserved %s, peak %s\n", queue.Bytes(e.Reserved), queue.Bytes(e.Peak))
 	}
 	if len(beside) == 0 {
 		return

@@ -64,16 +64,26 @@ func models(names []string) string {
 // GPUs writes the table of GPUs.
 func (v View) GPUs(w io.Writer, gpus []look.GPU) error {
 	table := &report.Table{Columns: []report.Column{{Title: "GPU"}, {Title: "MODEL", Wide: true, Shrink: true, Keep: keepModel}, {Title: "UUID", Wide: true, Keep: keepUUID},
-		{Title: "STATE"}, {Title: "RESERVED", Number: true}, {Title: "USABLE GiB", Number: true}, {Title: "RESIDENTS", Shrink: true}, {Title: "FAULT"}}}
+		{Title: "STATE"}, {Title: "RESERVED", Number: true}, {Title: "USABLE GiB", Number: true}, {Title: "RESIDENTS", Shrink: true}}}
 	for i := range gpus {
 		g := &gpus[i]
-		row := report.Cells(g.Name, models([]string{g.Model}), shortUUID(g.UUID), g.State, gib(g.Reserved), gib(g.Usable), names(g.Residents), g.Fault)
+		row := report.Cells(g.Name, models([]string{g.Model}), shortUUID(g.UUID), g.State, gib(g.Reserved), gib(g.Usable), names(g.Residents))
 		if g.Fault != "" {
 			row[3].Mark = report.Bad
 		}
 		table.Rows = append(table.Rows, row)
 	}
-	return table.Write(w, v.Screen)
+	if err := table.Write(w, v.Screen); err != nil {
+		return err
+	}
+	for i := range gpus {
+		if g := &gpus[i]; g.Fault != "" {
+			if _, err := fmt.Fprintf(w, "note: %s: %s\n", g.Name, report.Clean(g.Fault)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // shortUUID is a UUID's first group, which tells the GPUs of a machine apart.
@@ -153,7 +163,7 @@ func (v View) Status(w io.Writer, s *look.Status, server string) error {
 	if len(s.Reasons) > 0 {
 		waits += " (" + reasons(s.Reasons) + ")"
 	}
-	fmt.Fprintf(&b, "%s share, %d have GPUs whole, %s, %d below floor\n", several(s.Sharing, "Pod"), s.Whole, waits, s.Below)
+	fmt.Fprintf(&b, "Pods: %d share, %d on whole GPUs, %s, %d below floor\n", s.Sharing, s.Whole, waits, s.Below)
 	b.WriteString(report.Clean(server) + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
