@@ -24,6 +24,8 @@ type Cluster struct {
 	mu     sync.Mutex
 	record *record // nil when nothing but processes is to be cleaned up
 	close  func(context.Context) error
+
+	release func() // lets others have the machine's cluster; nil when it was not kept from them
 }
 
 // Dir is the folder of everything that the cluster keeps. Close removes it.
@@ -61,11 +63,17 @@ func (c *Cluster) Components() []string {
 // files. It returns what could not be removed, and can be called again.
 func (c *Cluster) Close(ctx context.Context) error {
 	err := c.close(ctx)
-	if err == nil && c.spawner != nil {
+	if err != nil {
+		return err
+	}
+	if c.spawner != nil {
 		c.spawner.close()
 		c.spawner = nil
 	}
-	return err
+	if c.release != nil {
+		c.release()
+	}
+	return nil
 }
 
 // note writes down the process of a component, so that another process can end it.

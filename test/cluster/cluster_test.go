@@ -143,7 +143,6 @@ func logOf(ctx context.Context, c *Cluster, name string) string {
 // up brings up the machine's cluster, or skips the test. It is ended with the test.
 func up(t *testing.T, o Options) *Cluster {
 	t.Helper()
-	o.Wait = 10 * time.Minute
 	o.Progress = func(line string) { t.Log(line) }
 	c, err := Up(t.Context(), o)
 	SkipOr(t, err)
@@ -164,7 +163,7 @@ func up(t *testing.T, o Options) *Cluster {
 
 // TestCluster brings up the real cluster once and does everything with it that the tests of weft rely on, in order.
 func TestCluster(t *testing.T) {
-	long(t)
+	needNode(t)
 	before := stateNow(t)
 	began := time.Now()
 	c := up(t, Options{})

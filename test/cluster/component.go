@@ -54,6 +54,11 @@ func (c *Component) Log() string { return c.cluster.settings.path("log", c.name+
 
 // Start starts it and waits until it serves. It is an error when it runs already.
 func (c *Component) Start(ctx context.Context) error {
+	if c.name == Kwok && !c.Running() {
+		if err := c.cluster.freeLeases(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.launch(); err != nil {
 		return err
 	}

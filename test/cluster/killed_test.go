@@ -35,12 +35,18 @@ func needNode(t *testing.T) {
 	if _, err := Find(t.Context()); err != nil {
 		SkipOr(t, err)
 	}
-	unlock, err := lockFree(t.Context(), Options{Wait: 10 * time.Minute, Progress: func(line string) { t.Log(line) }})
+	const patience = 10 * time.Minute
+	release, err := Turn(t.Context(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	unlock, err := lockFree(t.Context(), Options{Wait: patience, Progress: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	unlock()
-	t.Cleanup(func() {
+	t.Cleanup(func() { // if the test did not
 		if _, err := Down(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -56,7 +62,7 @@ func TestOwnerKilled(t *testing.T) {
 	} {
 		t.Run(c.kind+" at "+c.until, func(t *testing.T) {
 			owner := exec.Command(os.Args[0])
-			owner.Env = append(os.Environ(), asOwner+"="+c.kind)
+			owner.Env = append(os.Environ(), asOwner+"="+c.kind, inTurn+"=1")
 			in, err := owner.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -121,12 +127,31 @@ func TestUpInterrupted(t *testing.T) {
 	}
 }
 
+// TestCloseIsOfItsOwn ends a cluster behind the back of who has it, and brings up another one: closing the first one does
+// nothing to the second.
+func TestCloseIsOfItsOwn(t *testing.T) {
+	needNode(t)
+	first := up(t, Options{})
+	if was, err := Down(t.Context()); err != nil || !was {
+		t.Fatal(was, err)
+	}
+	second := up(t, Options{})
+	if err := first.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, name := range second.Components() {
+		if err := second.Component(name).Serves(t.Context()); err != nil {
+			t.Errorf("%s of the second cluster: %v", name, err)
+		}
+	}
+}
+
 // TestDetachedStays has another process bring up a cluster and end: it is there, serves, and Down ends it.
 func TestDetachedStays(t *testing.T) {
 	needNode(t)
 	before := stateNow(t)
 	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), asOwner+"=detached")
+	owner.Env = append(os.Environ(), asOwner+"=detached", inTurn+"=1")
 	owner.Stdin = nil // it ends when it is up
 	if out, err := owner.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

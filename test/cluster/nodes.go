@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 
 	"weft.dev/weft/internal/kube"
@@ -13,8 +14,9 @@ import (
 
 // What kwok knows its nodes by.
 const (
-	fakeKey   = "kwok.x-k8s.io/node"
-	fakeValue = "fake"
+	fakeKey    = "kwok.x-k8s.io/node"
+	fakeValue  = "fake"
+	fakePrefix = "kwok-" // of their names
 )
 
 // What each GPU of the nodes of Nodes is.
@@ -24,7 +26,7 @@ const (
 )
 
 // FakeNode is the name of one of the nodes that Nodes makes, counted from 0.
-func FakeNode(i int) string { return fmt.Sprintf("kwok-%04d", i) }
+func FakeNode(i int) string { return fmt.Sprintf(fakePrefix+"%04d", i) }
 
 // FakeUUID is the uuid of a GPU of one of those nodes.
 func FakeUUID(node, gpu int) string { return fmt.Sprintf("GPU-%08x-0000-4000-8000-%012x", node, gpu) }
@@ -53,6 +55,29 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		return err
 	}
 	return c.Component(Kwok).Start(ctx)
+}
+
+// freeLeases takes the nodes from a kwok that was killed: the next one has another identity, and would wait for the end of
+// their leases.
+func (c *Cluster) freeLeases(ctx context.Context) error {
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		} `json:"items"`
+	}
+	if err := c.client.call(ctx, http.MethodGet, leases, nil, &list); err != nil {
+		return err
+	}
+	return inParallel(len(list.Items), func(i int) error {
+		name := list.Items[i].Metadata.Name
+		if !strings.HasPrefix(name, fakePrefix) {
+			return nil
+		}
+		return c.client.call(ctx, http.MethodDelete, leases+"/"+name, nil, nil)
+	})
 }
 
 // node makes one node, waits until it is ready, and publishes its GPUs.

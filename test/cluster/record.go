@@ -12,6 +12,7 @@ import (
 
 // record is what is on the disk of a cluster with a node, so that any later process can end it.
 type record struct {
+	ID        string             `json:"id"`        // of this cluster and no other
 	Boot      string             `json:"boot"`      // of the machine: after another one no process is left
 	Owner     process            `json:"owner"`     // who brings or brought it up
 	Detached  bool               `json:"detached"`  // it is to outlive its owner

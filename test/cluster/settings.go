@@ -156,6 +156,7 @@ func (s settings) controllerManager() []string {
 		"--use-service-account-credentials", "--service-account-private-key-file=" + s.pki("sa.key"), "--root-ca-file=" + s.pki("ca.crt"),
 		"--cluster-signing-cert-file=" + s.pki("ca.crt"), "--cluster-signing-key-file=" + s.pki("ca.key"),
 		"--kube-api-qps=500", "--kube-api-burst=1000",
+		"--flex-volume-plugin-dir=" + s.path("volumeplugins"), // it makes the folder
 	}
 }
 

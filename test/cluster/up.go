@@ -43,6 +43,20 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	release, err := Turn(ctx, o.Wait)
+	if err != nil {
+		return nil, err
+	}
+	c, err := upInTurn(ctx, binaries, o)
+	if err != nil || o.Detach {
+		release()
+		return c, err
+	}
+	c.release = release
+	return c, nil
+}
+
+func upInTurn(ctx context.Context, b Binaries, o Options) (*Cluster, error) {
 	unlock, err := lockFree(ctx, o)
 	if err != nil {
 		return nil, err
@@ -51,13 +65,14 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err := Check(); err != nil {
 		return nil, err
 	}
-	c, err := begin(binaries, o)
+	c, err := begin(b, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.up(ctx, o); err != nil {
 		return nil, abandon(ctx, c, err)
 	}
+	c.close = c.down
 	return c, nil
 }
 
@@ -115,11 +130,11 @@ func begin(b Binaries, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	r := &record{
-		Boot: boot(), Owner: owner, Detached: o.Detach, Settings: s, Processes: map[string]process{},
+		ID: secret(), Boot: boot(), Owner: owner, Detached: o.Detach, Settings: s, Processes: map[string]process{},
 		Kernel: kernelNow(), Absent: absentNow(),
 	}
 	c := &Cluster{settings: s, detached: o.Detach, spawner: newSpawner(), record: r}
-	c.close = c.down
+	c.close = func(ctx context.Context) error { return clean(ctx, r) } // under the lock of Up
 	return c, r.save()
 }
 
@@ -201,9 +216,19 @@ func (c *Cluster) images(ctx context.Context, arguments ...string) error {
 	return nil
 }
 
-// down is Close of a cluster with a node.
+// down is Close of a cluster with a node. When somebody else has ended it, and perhaps brought up another one, nothing is left
+// to do.
 func (c *Cluster) down(ctx context.Context) error {
-	return clean(ctx, c.record)
+	unlock, err := lock(ctx, lockFile, func() {})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := load(Folder)
+	if err != nil || r == nil || r.ID != c.record.ID {
+		return err
+	}
+	return clean(ctx, r)
 }
 
 // Down ends the cluster of this machine, whoever brought it up, and removes everything of it. It says whether there was one.
