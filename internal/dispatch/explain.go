@@ -139,11 +139,8 @@ func (p *planner) way(job, nearest int) ([]box.ID, time.Time) {
 	}
 	order := p.residents(nearest)
 	var need []int
-	for _, r := range order {
-		if n, _ := p.packer.OpensAfter(job, []int{r}); n == 1 {
-			need = []int{r}
-			break
-		}
+	if r := p.packer.OpensWithout(job, order); r >= 0 {
+		need = []int{r}
 	}
 	if need == nil {
 		n, on := p.packer.OpensAfter(job, order)

@@ -82,7 +82,7 @@ func (p *planner) comparePlaces(a, b *place) int {
 // way here. So the first in line waits at most for the residents that it finds.
 func (p *planner) nearest(job int) []cluster.GPU {
 	size := p.together(job)
-	best := shortlist{p: p, most: (p.workers(job) + size - 1) / size}
+	best := shortlist{p: p, most: (p.workers(job) + size - 1) / size, distance: p.distancesTo(job)}
 	if size == 1 {
 		for g := range cluster.GPU(len(p.s.GPUs)) {
 			if x, ok := p.placeAt(job, g, &best); ok && best.wants(&x) {
@@ -105,9 +105,10 @@ func (p *planner) nearest(job int) []cluster.GPU {
 
 // shortlist is the best of the places offered, the first of equals first.
 type shortlist struct {
-	p      *planner
-	most   int
-	places []place
+	p        *planner
+	most     int
+	places   []place
+	distance func(cluster.GPU) distance
 }
 
 // full says whether nobody kept by so many comes on the list any more.
@@ -139,7 +140,7 @@ func (p *planner) placeAt(job int, g cluster.GPU, list *shortlist) (place, bool)
 	if len(p.ahead) == 1 {
 		x.since = p.since(job, g)
 	}
-	x.far = p.distance(job, g)
+	x.far = list.distance(g)
 	return x, true
 }
 

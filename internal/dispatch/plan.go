@@ -50,7 +50,7 @@ func newPlanner(s *State) *planner {
 		harms: map[law]*answers{}, held: map[shape]box.ID{}}
 	p.levels, p.place, p.claims = make([]int, len(p.jobs)), make([]int, len(p.jobs)), make([][]cluster.GPU, len(p.jobs))
 	p.numberFits()
-	p.kept, p.far = newKeeping(p.board), newDistances(len(s.GPUs))
+	p.kept, p.far = newKeeping(p.board), distances{slot: map[int32]int{}}
 	p.steps = p.harmSteps()
 	for i := range p.tallies {
 		p.tallies[i] = placement.NewTally(len(p.sorts.nodes), 1)

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"weft.dev/weft/internal/box"
@@ -34,9 +33,10 @@ func (p *planner) wait(job int) Wait {
 func (p *planner) askAll(job int, f *fit) {
 	taken, together, n := p.tallies[0], p.together(job), p.workers(job)
 	taken.Reset(together)
+	distanceOf := p.distancesTo(job)
 	var refused refusals
 	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if far := p.distance(job, g); far == (distance{}) {
+		if far := distanceOf(g); far == (distance{}) {
 			taken.Add(p.node(g))
 		} else {
 			refused[far.rank]++
@@ -45,7 +45,7 @@ func (p *planner) askAll(job int, f *fit) {
 	most, node := taken.Most()
 	nearest, near := cluster.NoGPU, distance{}
 	for g := range cluster.GPU(len(p.s.GPUs)) {
-		far := p.distance(job, g)
+		far := distanceOf(g)
 		if far == (distance{}) || node >= 0 && together > 1 && p.node(g) != node {
 			continue
 		}
@@ -81,34 +81,57 @@ func (d distance) compare(other distance) int {
 	return cmp.Compare(d.short, other.short)
 }
 
-// distances remembers what GPUs said to jobs, each answer until another takes its place: where hardly two jobs are alike there
-// would be more answers than memory.
+// distances remembers what GPUs said to the jobs of the asks that came last, by spot.
 type distances struct {
-	of   []uint64 // ask and spot, and 1
-	far  []distance
-	bits int
+	slot map[int32]int
+	asks []int32 // of each slot
+	rows [][]measured
+	next int // slot that is given away next
 }
 
-const (
-	leastAnswers = 10 // powers of two
-	mostAnswers  = 18
-)
+// mostAsks are remembered: more than a cluster has shapes of jobs, mostly, and where hardly two jobs are alike it would not help.
+const mostAsks = 128
 
-func newDistances(gpus int) distances {
-	n := min(mostAnswers, max(leastAnswers, bits.Len(uint(gpus))+6))
-	return distances{of: make([]uint64, 1<<n), far: make([]distance, 1<<n), bits: n}
+// measured is a distance with 1 added to its rank; 0 where it was not asked for.
+type measured struct {
+	rank  int
+	short float64
 }
 
-// distance is the same for all jobs of an ask and all GPUs of a spot.
-func (p *planner) distance(job int, g cluster.GPU) distance {
-	key := uint64(p.packer.Ask(job))<<32 | uint64(p.packer.Spot(g)) + 1
-	const golden = 0x9e3779b97f4a7c15
-	at := key * golden >> (64 - p.far.bits)
-	if p.far.of[at] != key {
-		r, _ := p.packer.Why(job, g)
-		p.far.of[at], p.far.far[at] = key, distanceOf(r)
+// row is what is remembered of an ask.
+func (d *distances) row(ask int32) *[]measured {
+	slot, ok := d.slot[ask]
+	switch {
+	case ok:
+	case len(d.rows) < mostAsks:
+		slot = len(d.rows)
+		d.rows, d.asks = append(d.rows, nil), append(d.asks, ask)
+		d.slot[ask] = slot
+	default:
+		slot, d.next = d.next, (d.next+1)%mostAsks
+		delete(d.slot, d.asks[slot])
+		d.slot[ask], d.asks[slot] = slot, ask
+		clear(d.rows[slot])
 	}
-	return p.far.far[at]
+	return &d.rows[slot]
+}
+
+// distancesTo says how far each GPU is from taking a job, which is the same for all jobs of an ask and all GPUs of a spot. It is
+// for one pass over the GPUs.
+func (p *planner) distancesTo(job int) func(g cluster.GPU) distance {
+	row := p.far.row(p.packer.Ask(job))
+	return func(g cluster.GPU) distance {
+		at := int(p.packer.Spot(g))
+		if at >= len(*row) {
+			*row = append(*row, make([]measured, max(at+1, p.packer.Spots())-len(*row))...)
+		}
+		m := &(*row)[at]
+		if m.rank == 0 {
+			r, _ := p.packer.Why(job, g)
+			*m = measured{rank(r.Code) + 1, short(r)}
+		}
+		return distance{m.rank - 1, m.short}
+	}
 }
 
 // idOf is the ID of a job by its number; 0 for none.

@@ -65,8 +65,7 @@ func (k *Packer) AddWhere(job int, allow func(cluster.GPU) bool) ([]cluster.GPU,
 func (k *Packer) OpensAfter(job int, leaving []int) (int, []cluster.GPU) {
 	mark := k.overlay.Checkpoint()
 	defer k.overlay.Rollback(mark, k.reindex)
-	var takes []bool
-	open := k.tally(job, func(g cluster.GPU) bool { return k.Takes(job, g) })
+	open := k.openFor(job, len(leaving) > 0)
 	for n := 0; ; n++ {
 		if open.Enough(k.p.jobs[job].Workers) {
 			return n, k.place(job)
@@ -74,22 +73,67 @@ func (k *Packer) OpensAfter(job int, leaving []int) (int, []cluster.GPU) {
 		if n == len(leaving) {
 			return -1, nil
 		}
-		if takes == nil {
-			takes = make([]bool, len(k.set))
-			for g := range takes {
-				takes[g] = k.Takes(job, cluster.GPU(g))
-			}
+		open.without(leaving[n])
+	}
+}
+
+// OpensWithout is the first of some jobs without which, and it alone, another finds its GPUs; -1 where there is none. Nothing
+// changes. O(GPUs + workers of them).
+func (k *Packer) OpensWithout(job int, leaving []int) int {
+	open := k.openFor(job, true)
+	for _, other := range leaving {
+		mark := k.overlay.Checkpoint()
+		opened := open.without(other)
+		enough := open.Enough(k.p.jobs[job].Workers)
+		k.overlay.Rollback(mark, k.reindex)
+		for _, g := range opened {
+			open.takes[g] = false
+			open.Drop(k.ground.node(g))
 		}
-		first, end := k.p.WorkersOf(leaving[n])
-		for w := first; w < end; w++ {
-			g := k.overlay.Remove(w)
-			k.reindex(g)
-			if !takes[g] && k.Takes(job, g) {
-				takes[g] = true
-				open.Add(k.ground.node(g))
-			}
+		if enough {
+			return other
 		}
 	}
+	return -1
+}
+
+// opening is which GPUs take a job, while others leave.
+type opening struct {
+	*Tally
+	k     *Packer
+	job   int
+	takes []bool // nil where nobody leaves
+}
+
+func (k *Packer) openFor(job int, leaving bool) *opening {
+	o := &opening{k: k, job: job}
+	if leaving {
+		o.takes = make([]bool, len(k.set))
+	}
+	o.Tally = k.tally(job, func(g cluster.GPU) bool {
+		takes := k.Takes(job, g)
+		if leaving {
+			o.takes[g] = takes
+		}
+		return takes
+	})
+	return o
+}
+
+// without takes a job off its GPUs and says which of them take the other one now, and did not before.
+func (o *opening) without(other int) []cluster.GPU {
+	var opened []cluster.GPU
+	first, end := o.k.p.WorkersOf(other)
+	for w := first; w < end; w++ {
+		g := o.k.overlay.Remove(w)
+		o.k.reindex(g)
+		if !o.takes[g] && o.k.Takes(o.job, g) {
+			o.takes[g] = true
+			opened = append(opened, g)
+			o.Add(o.k.ground.node(g))
+		}
+	}
+	return opened
 }
 
 // Finds says whether a job that is not placed finds its GPUs.

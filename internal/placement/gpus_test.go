@@ -120,6 +120,15 @@ func checkQuestions(t *rapid.T, s *scene, k *Packer, j int) {
 			leaving = append(leaving, other)
 		}
 	}
+	if n, _ := k.OpensAfter(j, nil); n < 0 {
+		alone := slices.IndexFunc(leaving, func(other int) bool {
+			n, _ := k.OpensAfter(j, []int{other})
+			return n == 1
+		})
+		if got := k.OpensWithout(j, leaving); alone < 0 && got >= 0 || alone >= 0 && got != leaving[alone] {
+			t.Fatalf("job %d opens without job %d, at %d of %v", j, got, alone, leaving)
+		}
+	}
 	n, on := k.OpensAfter(j, leaving)
 	if !sameResidents(before, k.overlay.Snapshot()) {
 		t.Fatal("a question left a trace")

@@ -216,6 +216,9 @@ func (k *Packer) Ask(job int) int32 { return k.ground.asks[job] }
 // Spot numbers what jobs see of a GPU: its sort and the kinds of its residents.
 func (k *Packer) Spot(g cluster.GPU) int32 { return k.ground.at[g] }
 
+// Spots is how many there are so far: each is below it.
+func (k *Packer) Spots() int { return len(k.ground.spots) }
+
 // Tag notes on a GPU what its user sees of it besides: nodes that are alike otherwise differ by it. It is 0 at first.
 func (k *Packer) Tag(g cluster.GPU, tag int32) {
 	k.ground.tags[g] = tag

@@ -274,6 +274,11 @@ func TestWhatIsRememberedIsPlain(t *testing.T) {
 				}
 				checkTaken(t, q, other)
 			}
+			for other := range s.jobs {
+				if len(gpus.Memory) > 1 && !on[other] && rapid.IntRange(0, 9).Draw(t, "question") == 0 {
+					checkQuestions(t, s, k, other)
+				}
+			}
 			checkMove(t, k, gpus)
 		}
 	})

@@ -28,6 +28,15 @@ func (t *Tally) Add(node int) {
 	}
 }
 
+// Drop takes back a GPU of a node that was counted.
+func (t *Tally) Drop(node int) {
+	t.all--
+	if t.count[node]%t.run == 0 {
+		t.runs--
+	}
+	t.count[node]--
+}
+
 // Count is the GPUs counted.
 func (t *Tally) Count() int { return t.all }
 

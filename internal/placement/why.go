@@ -15,7 +15,7 @@ import (
 func (k *Packer) Why(job int, g cluster.GPU) (plan.Reason, int) {
 	first, _ := k.p.WorkersOf(job)
 	residents := k.overlay.Residents(g)
-	if k.p.sameJob(residents, first) {
+	if k.p.jobs[job].Workers > 1 && k.p.sameJob(residents, first) {
 		return plan.Reason{Code: plan.SameJob}, -1
 	}
 	if r := k.barred(job, g); r.Refused() {
