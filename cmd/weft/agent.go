@@ -30,7 +30,7 @@ type agentCommand struct {
 
 // agentServeCommand serves GPUs.
 type agentServeCommand struct {
-	Local    bool          `help:"Serve jobs of this machine, started with weft exec."`
+	Local bool `help:"Serve jobs of this machine, started with weft exec."`
 	agentNodeFlags
 	Dir      string        `env:"WEFT_DIR" placeholder:"DIR" help:"Folder of its sockets and its state. Default: /run/weft, or weft in the user's runtime folder."`
 	Emulate  bool          `help:"Emulate GPUs in this process. With WEFT_EMU_SOCKET instead, those of a running weft emugpu are served."`

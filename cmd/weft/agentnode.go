@@ -42,7 +42,7 @@ func (c *agentServeCommand) openDriver(ctx context.Context, a *agent.Agent, o *a
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = "weft-agent/" + version()
+	config.UserAgent, config.QPS, config.Burst = "weft-agent/"+version(), 50, 100 // a node's Pods may all start at once
 	klog.SetSlogLogger(o.Log.With("from", "client"))
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -3,21 +3,26 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
-	cluster1 "weft.dev/weft/internal/cluster"
+	weft "weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/emugpu"
 	"weft.dev/weft/internal/kube"
 	"weft.dev/weft/internal/kube/claim"
 	"weft.dev/weft/internal/unit"
@@ -25,8 +30,8 @@ import (
 )
 
 // controlPlane is a real API server and scheduler, with the node, weft's classes and a namespace; the test is skipped where there can
-// be none.
-func controlPlane(t *testing.T) (kubernetes.Interface, *cluster.Cluster) {
+// be none. client may do all, and own what the driver's role allows.
+func controlPlane(t *testing.T) (client, own kubernetes.Interface, plane *cluster.Cluster) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("brings up a control plane; skipped with -short")
@@ -43,8 +48,7 @@ func controlPlane(t *testing.T) (kubernetes.Interface, *cluster.Cluster) {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
@@ -77,7 +81,33 @@ func controlPlane(t *testing.T) (kubernetes.Interface, *cluster.Cluster) {
 			t.Fatal(o)
 		}
 	}
-	return client, c
+	return client, restricted(t, client, config), c
+}
+
+// restricted is the driver's own account.
+func restricted(t *testing.T, client kubernetes.Interface, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	const name = "weft-agent"
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: Rules()}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name}}}
+	if err := errors.Join(create(client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{})),
+		create(client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})),
+		create(client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))); err != nil {
+		t.Fatal(err)
+	}
+	token, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := rest.AnonymousClientConfig(config)
+	own.BearerToken, own.QPS = token.Status.Token, -1
+	limited, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limited
 }
 
 func create[T any](_ T, err error) error { return err }
@@ -153,14 +183,14 @@ func bound(t *testing.T, client kubernetes.Interface, name string) *resourcev1.R
 // prepares what came of it: two Pods share one GPU, a native Pod has the other, a third share that does not fit waits, and an XID
 // taints.
 func TestOnRealControlPlane(t *testing.T) {
-	client, plane := controlPlane(t)
-	b := newBed(t, client, Options{Health: 100 * time.Millisecond, Look: 500 * time.Millisecond})
+	client, own, plane := controlPlane(t)
+	b := newBed(t, own, Options{Health: 100 * time.Millisecond, Look: 500 * time.Millisecond})
 	eventually(t, "two devices with all that was published", 20*time.Second, func() bool {
 		list, whole := devices(t, client)
 		return whole && len(list) == 2 && *list[0].AllowMultipleAllocations && list[1].Capacity[kube.CapacityMemory].RequestPolicy != nil && list[0].Attributes[kube.AttributeVersion].VersionValue != nil
 	})
 	share := func(name string, reserved, peak unit.Bytes) *claim.Share {
-		return &claim.Share{Claim: "weft-" + name, GPUs: []string{b.uuid(0)}, Class: cluster1.Guaranteed, Floor: 0.9, Reserved: reserved, Peak: peak, Part: 250}
+		return &claim.Share{Claim: "weft-" + name, GPUs: []string{b.uuid(0)}, Class: weft.Guaranteed, Floor: 0.9, Reserved: reserved, Peak: peak, Part: 250}
 	}
 	submit(t, client, "first", share("first", 8*unit.GiB, 8*unit.GiB))
 	submit(t, client, "second", share("second", 4*unit.GiB+1000, 6*unit.GiB)) // no whole step: the scheduler rounds it up
@@ -192,6 +222,12 @@ func TestOnRealControlPlane(t *testing.T) {
 	if !serving {
 		t.Errorf("conditions %+v", n.Status.Conditions)
 	}
+	fault(t, b, emugpu.Fault{Kind: emugpu.XID, GPU: 1, Number: 48})
+	eventually(t, "a taint on that GPU alone, and Events", 20*time.Second, func() bool {
+		list, _ := devices(t, client)
+		events, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=GPUUnhealthy"})
+		return err == nil && len(list) == 2 && len(list[0].Taints) == 0 && len(list[1].Taints) == 1 && list[1].Taints[0].TimeAdded != nil && len(events.Items) == 2
+	})
 	t.Run("API server away", func(t *testing.T) { serverAway(t, b, plane, bound(t, client, "first")) })
 }
 
@@ -227,12 +263,12 @@ func serverAway(t *testing.T, b *bed, plane *cluster.Cluster, c *resourcev1.Reso
 // TestManyDevicesOnRealAPIServer is case C16 against the server's own validation: 130 devices, one of which gets a taint, and fewer
 // later.
 func TestManyDevicesOnRealAPIServer(t *testing.T) {
-	client, _ := controlPlane(t)
+	client, own, _ := controlPlane(t)
 	gpus := gpusOf(130, 22*unit.GiB)
 	faults := make([]Fault, len(gpus))
 	first := Resources(node, "550.54.15", gpus, faults)
 	var said []string
-	controller, err := resourceslice.StartController(t.Context(), resourceslice.Options{DriverName: kube.Driver, KubeClient: client,
+	controller, err := resourceslice.StartController(t.Context(), resourceslice.Options{DriverName: kube.Driver, KubeClient: own,
 		Owner: &resourceslice.Owner{APIVersion: "v1", Kind: "Node", Name: node}, Resources: &first,
 		ErrorHandler: func(_ context.Context, err error, msg string) { said = append(said, msg+": "+err.Error()) }})
 	if err != nil {
@@ -274,17 +310,20 @@ func TestManyDevicesOnRealAPIServer(t *testing.T) {
 
 // TestClaimsByHand prepares nothing of what users may write into claims themselves to get more than they were charged.
 func TestClaimsByHand(t *testing.T) {
-	client, _ := controlPlane(t)
-	b := newBed(t, client, Options{})
+	client, account, _ := controlPlane(t)
+	b := newBed(t, account, Options{})
 	eventually(t, "devices", 20*time.Second, func() bool { list, _ := devices(t, client); return len(list) == 2 })
-	base := claim.Share{GPUs: []string{b.uuid(0)}, Class: cluster1.Guaranteed, Floor: 0.9, Reserved: unit.GiB, Peak: unit.GiB, Part: 100, Pod: types.NamespacedName{Namespace: "ml", Name: "x"}, UID: "x", Container: "trainer"}
+	base := claim.Share{GPUs: []string{b.uuid(0)}, Class: weft.Guaranteed, Floor: 0.9, Reserved: unit.GiB, Peak: unit.GiB, Part: 100, Pod: types.NamespacedName{Namespace: "ml", Name: "x"}, UID: "x", Container: "trainer"}
 	for name, c := range map[string]struct {
 		change func(spec *resourcev1.DeviceClaim)
 		fault  string
 	}{
-		"greedy": {func(d *resourcev1.DeviceClaim) { reconfigure(t, d, "reserved", "20Gi"); reconfigure(t, d, "peak", "20Gi") }, "was charged 1.0 GiB"},
-		"bare":   {func(d *resourcev1.DeviceClaim) { d.Config = nil }, "a part of gpu-0"},
-		"twice":  {func(d *resourcev1.DeviceClaim) { d.Config = append(d.Config, d.Config[0]) }, "several sets"},
+		"greedy": {func(d *resourcev1.DeviceClaim) {
+			reconfigure(t, d, "reserved", "20Gi")
+			reconfigure(t, d, "peak", "20Gi")
+		}, "was charged 1.0 GiB"},
+		"bare":  {func(d *resourcev1.DeviceClaim) { d.Config = nil }, "a part of gpu-0"},
+		"twice": {func(d *resourcev1.DeviceClaim) { d.Config = append(d.Config, d.Config[0]) }, "several sets"},
 	} {
 		own := base
 		own.Claim = "weft-" + name

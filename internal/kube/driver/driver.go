@@ -103,12 +103,11 @@ func Open(ctx context.Context, a *agent.Agent, o Options) (*Driver, error) {
 		d.tell.close()
 		return nil, err
 	}
+	d.work.Go(func() { every(ctx, o.Health, d.lookAtGPUs) })
 	d.work.Go(func() {
-		d.readGPUs(ctx)
-		d.publish(ctx)
-		every(ctx, o.Health, d.lookAtGPUs)
+		d.begin(ctx)
+		every(ctx, o.Look, d.lookAtNode)
 	})
-	d.work.Go(func() { every(ctx, o.Look, d.lookAtNode) })
 	d.work.Go(func() { every(ctx, o.Look, func(ctx context.Context) { d.sweeper.sweep(ctx, d.trouble) }) })
 	return d, nil
 }
@@ -183,14 +182,32 @@ func (d *Driver) publish(ctx context.Context) {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	d.mu.Lock()
+	v := d.serving
 	r := Resources(d.o.Node, d.o.Version, d.o.GPUs, d.faults)
-	if !d.serving.may {
+	d.mu.Unlock()
+	if !v.known() {
+		return // what the last driver published stands
+	}
+	if !v.may {
 		r = Resources(d.o.Node, d.o.Version, nil, nil)
 	}
-	d.mu.Unlock()
 	if err := d.helper.PublishResources(ctx, r); err != nil && ctx.Err() == nil {
 		d.log.Error("the GPUs cannot be published", "fault", err)
 	}
+}
+
+// begin publishes once it is known whether the node is weft's to serve.
+func (d *Driver) begin(ctx context.Context) {
+	d.readGPUs(ctx)
+	for known := d.judged(); !known; known = d.judged() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+			d.judge(ctx)
+		}
+	}
+	d.publish(ctx)
 }
 
 // exists says whether the API server has the claim of an entry still.

@@ -242,17 +242,7 @@ func TestHealth(t *testing.T) {
 		slices, err := b.client.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Spec.Devices) == 2
 	})
-	fault := func(f emugpu.Fault) {
-		o, err := emugpu.Dial(b.o.Emulated)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer o.Close()
-		if err := o.Fault(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fault(emugpu.Fault{Kind: emugpu.XID, GPU: 1, Number: 48})
+	fault(t, b, emugpu.Fault{Kind: emugpu.XID, GPU: 1, Number: 48})
 	eventually(t, "the taint", 10*time.Second, func() bool {
 		list := taints()
 		return len(list) == 1 && list[0] == "gpu-1 "+kube.TaintUnhealthy+"=xid-48:NoExecute"
@@ -270,11 +260,31 @@ func TestHealth(t *testing.T) {
 		}
 		return told["Node /node-1"] && told["Pod ml/pod-first"] && len(told) == 2
 	})
-	fault(emugpu.Fault{Kind: emugpu.Reset, GPU: 1})
+	fault(t, b, emugpu.Fault{Kind: emugpu.Reset, GPU: 1})
 	if out, said, err := run(t, b.o.CDI, ids, 1000, nil, "/programs/weft-probe", "load", "--seconds", "1"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, said)
 	}
 	eventually(t, "no taint", 10*time.Second, func() bool { return len(taints()) == 0 })
+	fault(t, b, emugpu.Fault{Kind: emugpu.Lost, GPU: 0})
+	eventually(t, "the taint of a lost GPU", 10*time.Second, func() bool {
+		list := taints()
+		return len(list) == 1 && strings.HasPrefix(list[0], "gpu-0 ")
+	})
+	fault(t, b, emugpu.Fault{Kind: emugpu.Reset, GPU: 0})
+	eventually(t, "no taint again", 10*time.Second, func() bool { return len(taints()) == 0 })
+}
+
+// fault lets a GPU of the node fail, or be well again.
+func fault(t *testing.T, b *bed, f emugpu.Fault) {
+	t.Helper()
+	o, err := emugpu.Dial(b.o.Emulated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if err := o.Fault(f); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestJudgeNode(t *testing.T) {

@@ -111,16 +111,18 @@ func (s *sweeper) sweep(ctx context.Context, trouble func(claim string, err erro
 	}
 }
 
-// look decides what becomes of an entry.
+// look decides what becomes of an entry. Of a claim that has processes nothing is asked: it stays, whatever the answer.
 func (s *sweeper) look(ctx context.Context, uid string, e *checkpoint.Entry, idle, before bool) error {
-	exists, err := s.exists(ctx, e)
+	exists := !idle
+	if idle {
+		var err error
+		if exists, err = s.exists(ctx, e); err != nil {
+			return err
+		}
+	}
 	switch {
-	case err != nil:
-		return err
 	case exists:
 		return s.claims.restoreEntry(ctx, *e) // somebody may have emptied the folder
-	case !idle:
-		return nil
 	case !before:
 		s.ended[uid] = true
 		return nil

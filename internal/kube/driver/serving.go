@@ -33,6 +33,16 @@ type verdict struct {
 	reason, text string
 }
 
+// known says whether it is a verdict at all.
+func (v verdict) known() bool { return v.reason != "" }
+
+// judged says whether there is a verdict.
+func (d *Driver) judged() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.serving.known()
+}
+
 // droppedError is what the API server did not take of the slices: without it, a GPU cannot be shared.
 type droppedError struct{ features []string }
 
@@ -75,7 +85,7 @@ func (v verdict) condition(now metav1.Time, old []corev1.NodeCondition) corev1.N
 }
 
 // judge looks at the node and writes the condition where it changed. Without an answer of the API server the last verdict stands;
-// before there is one, nothing is served.
+// before there is one, nothing is published or prepared.
 func (d *Driver) judge(ctx context.Context) (changed bool) {
 	node, err := d.o.Client.CoreV1().Nodes().Get(ctx, d.o.Node, metav1.GetOptions{})
 	if err != nil {
@@ -131,7 +141,7 @@ func (d *Driver) allowed() error {
 	if d.serving.may {
 		return nil
 	}
-	if d.serving.reason == "" {
+	if !d.serving.known() {
 		return errors.New("it is not known yet whether weft serves this node")
 	}
 	return fmt.Errorf("weft does not serve this node (%s): %s", d.serving.reason, d.serving.text)
