@@ -9,10 +9,10 @@ import (
 // Rules are all that the driver does in the cluster, for its role.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes"}, Verbs: []string{"get"}},                                                             // who else serves it, and its UID
-		{APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},                                                    // the condition
-		{APIGroups: []string{corev1.GroupName}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},                                                // of the node and its Pods
-		{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}}, // the devices
-		{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceclaims"}, Verbs: []string{"get"}},                                                // what a claim is to have
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes"}, Verbs: []string{"get"}},                                                      // who else serves it, and its UID
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},                                             // the condition
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},                                         // of the node and its Pods
+		{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceslices"}, Verbs: []string{"list", "watch", "create", "update", "delete"}}, // the devices
+		{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceclaims"}, Verbs: []string{"get"}},                                         // what a claim is to have
 	}
 }
