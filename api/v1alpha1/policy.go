@@ -19,7 +19,7 @@ const PolicyName = "default"
 // +kubebuilder:printcolumn:name="Moves",type=integer,JSONPath=`.spec.migration.moves`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",fieldPath=".metadata.name",message="a cluster has one policy: name it default"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="metadata.name: a cluster has one policy: name it default"
 type SharingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -72,9 +72,9 @@ type SharingPolicySpec struct {
 
 // Terms are what the Pods of a namespace get.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.floor) || !has(self.minFloor) || double(self.floor) >= double(self.minFloor)",fieldPath=".floor",message="below minFloor"
-// +kubebuilder:validation:XValidation:rule="!has(self.floor) || !has(self.maxFloor) || double(self.floor) <= double(self.maxFloor)",fieldPath=".floor",message="above maxFloor"
-// +kubebuilder:validation:XValidation:rule="!has(self.minFloor) || !has(self.maxFloor) || double(self.minFloor) <= double(self.maxFloor)",fieldPath=".minFloor",message="above maxFloor"
+// +kubebuilder:validation:XValidation:rule="!has(self.floor) || !has(self.minFloor) || double(self.floor) >= double(self.minFloor)",fieldPath=".floor",message="below minFloor",messageExpression="self.floor + ' is below minFloor ' + self.minFloor"
+// +kubebuilder:validation:XValidation:rule="!has(self.floor) || !has(self.maxFloor) || double(self.floor) <= double(self.maxFloor)",fieldPath=".floor",message="above maxFloor",messageExpression="self.floor + ' is above maxFloor ' + self.maxFloor"
+// +kubebuilder:validation:XValidation:rule="!has(self.minFloor) || !has(self.maxFloor) || double(self.minFloor) <= double(self.maxFloor)",fieldPath=".minFloor",message="above maxFloor",messageExpression="self.minFloor + ' is above maxFloor ' + self.maxFloor"
 type Terms struct {
 	// Floor of Pods that name none: the least share of their speed alone, in (0, 1].
 	//

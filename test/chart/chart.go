@@ -67,12 +67,13 @@ func Manifest(folder string, values map[string]any) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.WriteString("# Written by test/chart from charts/weft: `make chart`. Install it with `kubectl apply --server-side -f`.\n")
-	fmt.Fprintf(&b, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", Namespace)
+	b.WriteString("# Agents need folders of their node and see its processes; the controller keeps to Pod Security restricted by itself.\n")
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n  labels: {pod-security.kubernetes.io/enforce: privileged}\n", Namespace)
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b string) int { return rank(a, b) })
+	slices.SortFunc(names, rank)
 	for _, name := range names {
 		for _, document := range documents(files[name]) {
 			fmt.Fprintf(&b, "---\n%s\n", document)
@@ -99,9 +100,9 @@ func rank(a, b string) int {
 func documents(text string) []string {
 	var list []string
 	for part := range strings.SplitSeq("\n"+text, "\n---") {
-		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(part), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
-		if slices.ContainsFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "#") }) {
-			list = append(list, strings.Join(lines, "\n"))
+		part = strings.TrimSpace(part)
+		if slices.ContainsFunc(strings.Split(part, "\n"), func(line string) bool { return line != "" && !strings.HasPrefix(line, "#") }) {
+			list = append(list, part)
 		}
 	}
 	return list

@@ -43,8 +43,8 @@ func check(req admission.Request, object any, kind string, faults func() field.E
 	return admission.Allowed("")
 }
 
-// CheckPolicy is where a policy contradicts itself: what one namespace takes over from the defaults must fit what it states. The
-// API server checks each field before.
+// CheckPolicy is where a policy contradicts itself: what a namespace states must fit what it takes over from the defaults. A floor
+// that it takes over is moved into its own bounds, and is no contradiction. The API server checks each field before.
 func CheckPolicy(s *v1alpha1.SharingPolicySpec) field.ErrorList {
 	spec := field.NewPath("spec")
 	faults := checkTerms(spec.Child("defaults"), s.Defaults, s.Defaults)
@@ -57,7 +57,6 @@ func CheckPolicy(s *v1alpha1.SharingPolicySpec) field.ErrorList {
 
 // checkTerms compares terms in force with each other. stated is what stands at the path.
 func checkTerms(at *field.Path, stated, t v1alpha1.Terms) field.ErrorList {
-	var faults field.ErrorList
 	low, high, floor := t.MinFloor.Float(0), t.MaxFloor.Float(1), t.Floor.Float(0)
 	whence := func(f v1alpha1.Fraction) string {
 		if f == "" {
@@ -65,16 +64,19 @@ func checkTerms(at *field.Path, stated, t v1alpha1.Terms) field.ErrorList {
 		}
 		return ""
 	}
+	above := fmt.Sprintf("above maxFloor %s%s", t.MaxFloor, whence(stated.MaxFloor))
 	switch {
+	case low > high && stated.MinFloor == "":
+		return field.ErrorList{field.Invalid(at.Child("maxFloor"), string(t.MaxFloor), fmt.Sprintf("below minFloor %s of spec.defaults", t.MinFloor))}
 	case low > high:
-		faults = append(faults, field.Invalid(at.Child("minFloor"), string(t.MinFloor), fmt.Sprintf("above maxFloor %s%s", t.MaxFloor, whence(stated.MaxFloor))))
-	case t.Floor == "":
+		return field.ErrorList{field.Invalid(at.Child("minFloor"), string(t.MinFloor), above)}
+	case stated.Floor == "":
 	case floor > high:
-		faults = append(faults, field.Invalid(at.Child("floor"), string(t.Floor), fmt.Sprintf("above maxFloor %s%s", t.MaxFloor, whence(stated.MaxFloor))))
+		return field.ErrorList{field.Invalid(at.Child("floor"), string(t.Floor), above)}
 	case floor < low:
-		faults = append(faults, field.Invalid(at.Child("floor"), string(t.Floor), fmt.Sprintf("below minFloor %s%s", t.MinFloor, whence(stated.MinFloor))))
+		return field.ErrorList{field.Invalid(at.Child("floor"), string(t.Floor), fmt.Sprintf("below minFloor %s%s", t.MinFloor, whence(stated.MinFloor)))}
 	}
-	return faults
+	return nil
 }
 
 // CheckProfile is what is wrong with a profile besides its single fields: a name that is not in the catalogue although nothing

@@ -10,14 +10,13 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"weft.dev/weft/api/v1alpha1"
@@ -50,10 +49,13 @@ func Handler(source Source) http.Handler {
 		PathPolicies:  policies,
 		PathProfiles:  profiles,
 	} {
-		mux.Handle(path, &admission.Webhook{Handler: h})
+		mux.Handle(path, &admission.Webhook{Handler: h, LogConstructor: silent})
 	}
 	return mux
 }
+
+// silent logs nothing: who is refused is told.
+func silent(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() }
 
 // newClaim names a ResourceClaim. Ten letters of an alphabet of 27 are unique in any namespace that a cluster can hold, and a
 // controller that finds the name taken by another Pod says so.

@@ -131,8 +131,8 @@ func TestPoliciesThatContradictThemselves(t *testing.T) {
 	for _, c := range []struct{ spec, refusal string }{
 		{`{"defaults":{"floor":"0.9"},"namespaces":[{"name":"ml","maxFloor":"0.95"}]}`, ""},
 		{`{"defaults":{"maxFloor":"0.9"},"namespaces":[{"name":"ml","floor":"0.95"}]}`, `spec.namespaces[ml].floor: Invalid value: "0.95": above maxFloor 0.9 of spec.defaults`},
-		{`{"defaults":{"floor":"0.95"},"namespaces":[{"name":"ml","maxFloor":"0.9"}]}`, `spec.namespaces[ml].floor: Invalid value: "0.95": above maxFloor 0.9`},
-		{`{"defaults":{"minFloor":"0.9"},"namespaces":[{"name":"ml","maxFloor":"0.5"}]}`, `spec.namespaces[ml].minFloor: Invalid value: "0.9": above maxFloor 0.5`},
+		{`{"defaults":{"floor":"0.95"},"namespaces":[{"name":"ml","maxFloor":"0.9"}]}`, ""},
+		{`{"defaults":{"minFloor":"0.9"},"namespaces":[{"name":"ml","maxFloor":"0.5"}]}`, `spec.namespaces[ml].maxFloor: Invalid value: "0.5": below minFloor 0.9 of spec.defaults`},
 		{`{"defaults":{"floor":"0.3","minFloor":"0.5"}}`, `spec.defaults.floor: Invalid value: "0.3": below minFloor 0.5`},
 	} {
 		answer := ask(t, Handler(fixed{}), PathPolicies, `{"metadata":{"name":"default"},"spec":`+c.spec+`}`)

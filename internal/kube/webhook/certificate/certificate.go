@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -52,25 +53,28 @@ func (s Store) Data() map[string][]byte {
 // Lifetimes, as multiples of that of a serving certificate.
 const (
 	authorityLives = 4                // serving certificates, one after another, in the life of an authority
-	settleShare    = 20               // of a lifetime is how long a new authority is only trusted
+	settleShare    = 5                // of a lifetime is how long a new authority is only trusted, at most
 	longestSettle  = 10 * time.Minute // which is enough for every API server to have heard of it
 	skew           = time.Minute      // clocks may differ so much
 	checkShare     = 20               // of a lifetime passes between two looks, at most
 	longestCheck   = time.Minute
+	shortest       = 10 * time.Second // lifetime: for tests
 )
 
 // Period is how often to look whether something is to be renewed.
-func Period(lifetime time.Duration) time.Duration { return min(longestCheck, lifetime/checkShare) }
+func Period(lifetime time.Duration) time.Duration {
+	return min(longestCheck, max(lifetime, shortest)/checkShare)
+}
 
-// Renew is the store as it should be now, for a server of these names, with certificates that serve for a lifetime, at least a
-// minute. It says whether that differs from what there was. trusted are the authorities that the API server trusts now, in PEM. A
+// Renew is the store as it should be now, for a server of these names, with certificates that serve for a lifetime, at least ten
+// seconds. It says whether that differs from what there was. trusted are the authorities that the API server trusts now, in PEM. A
 // store that cannot be read is made anew.
 func Renew(s Store, trusted []byte, names []string, now time.Time, lifetime time.Duration) (Store, bool, error) {
-	lifetime = max(lifetime, time.Minute)
-	authorities := valid(s.Authorities, now)
+	lifetime = max(lifetime, shortest)
+	authorities := slices.DeleteFunc(valid(s.Authorities, now), func(c *x509.Certificate) bool { return !c.IsCA })
 	key, err := readKey(s.AuthorityKey)
 	lost := len(authorities) == 0 || err != nil || !belongs(key, authorities[0])
-	if lost || now.After(middle(authorities[0])) {
+	if lost || now.After(middle(authorities[0])) || outlives(authorities[0], now, lifetime*authorityLives) {
 		authority, k, err := newAuthority(now, lifetime*authorityLives)
 		if err != nil {
 			return s, false, err
@@ -81,8 +85,8 @@ func Renew(s Store, trusted []byte, names []string, now time.Time, lifetime time
 	if next.AuthorityKey, err = writeKey(key); err != nil {
 		return s, false, err
 	}
-	settled := now.Sub(authorities[0].NotBefore) >= skew+min(longestSettle, lifetime/settleShare) && contains(trusted, authorities[0])
-	if serves := next.serves(authorities, names, now); !serves || settled && next.due(authorities[0], now) {
+	settled := now.Sub(start(authorities[0])) >= min(longestSettle, lifetime/settleShare) && contains(trusted, authorities[0])
+	if serves := next.serves(authorities, names, now); !serves || settled && next.due(authorities[0], now, lifetime) {
 		if next.Serving, next.ServingKey, err = newServing(authorities[0], key, names, now, lifetime); err != nil {
 			return s, false, err
 		}
@@ -110,19 +114,27 @@ func (s *Store) serves(authorities []*x509.Certificate, names []string, now time
 }
 
 // due says whether a serving certificate that is good should be replaced by one of the newest authority: in the last third of its
-// life, or when an older authority signed it.
-func (s *Store) due(newest *x509.Certificate, now time.Time) bool {
+// life, when an older authority signed it, or when certificates are to live shorter than they were.
+func (s *Store) due(newest *x509.Certificate, now time.Time, lifetime time.Duration) bool {
 	list := valid(s.Serving, now)
 	if len(list) == 0 {
 		return true
 	}
 	c := list[0]
-	life := c.NotAfter.Sub(c.NotBefore)
-	return now.After(c.NotAfter.Add(-life/3)) || c.CheckSignatureFrom(newest) != nil
+	const late = 3 // a third of its life is left
+	return now.After(c.NotAfter.Add(-c.NotAfter.Sub(start(c))/late)) || outlives(c, now, lifetime) || c.CheckSignatureFrom(newest) != nil
 }
 
+// outlives says whether a certificate is good for longer than one that is made now. Times in certificates are whole seconds.
+func outlives(c *x509.Certificate, now time.Time, life time.Duration) bool {
+	return c.NotAfter.After(now.Add(life + time.Second))
+}
+
+// start is when a certificate was made.
+func start(c *x509.Certificate) time.Time { return c.NotBefore.Add(skew) }
+
 // middle is the time at which half of a certificate's life is over.
-func middle(c *x509.Certificate) time.Time { return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 2) }
+func middle(c *x509.Certificate) time.Time { return start(c).Add(c.NotAfter.Sub(start(c)) / 2) }
 
 // contains says whether a certificate is among others.
 func contains(text []byte, c *x509.Certificate) bool {

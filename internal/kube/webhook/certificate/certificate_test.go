@@ -5,10 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 var (
@@ -50,50 +49,69 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestNoGap lets two replicas renew and serve for months, each looking now and then, while the API server learns late what to
-// trust: at no moment may it refuse what either serves.
+// TestNoGap lets two replicas renew and serve for several lifetimes, each looking now and then, while the API server learns late
+// what to trust: at no moment may it refuse what either serves.
 func TestNoGap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		lifetime := rapid.SampledFrom([]time.Duration{time.Minute, 5 * time.Minute, time.Hour, 90 * 24 * time.Hour}).Draw(t, "lifetime")
-		period := Period(lifetime)
-		first, _, err := Renew(Store{}, nil, names, epoch, lifetime)
+	for seed, lifetime := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour, 90 * 24 * time.Hour} {
+		t.Run(lifetime.String(), func(t *testing.T) { checkNoGap(t, lifetime, rand.New(rand.NewPCG(uint64(seed), 1))) })
+	}
+}
+
+func checkNoGap(t *testing.T, lifetime time.Duration, r *rand.Rand) {
+	const lifetimes = 6
+	store, _, err := Renew(Store{}, nil, names, epoch, lifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := [2]Store{store, store}
+	trusted, heard := store.Authorities, store.Authorities // in the configuration, and as the API server last heard of it
+	serials, authorities := map[string]bool{}, map[string]bool{}
+	step := max(Period(lifetime), lifetime/40)
+	for now := epoch; now.Before(epoch.Add(lifetimes * lifetime)); {
+		now = now.Add(step/2 + time.Duration(r.Int64N(int64(step/2))))
+		heard = trusted // it hears within one step
+		who := r.IntN(len(served))
+		next, _, err := Renew(store, trusted, names, now, lifetime)
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, served := first, [2]Store{first, first}
-		trusted, stale := first.Authorities, first.Authorities // in the configuration, and as the API server last heard of it
-		serials, authorities := map[string]bool{}, map[string]bool{}
-		end := epoch.Add(10 * lifetime)
-		step := max(period, lifetime/200)
-		for now := epoch; now.Before(end); {
-			now = now.Add(time.Duration(rapid.Int64Range(int64(step/4), int64(step)).Draw(t, "pause")))
-			stale = trusted // it hears within one step
-			r := rapid.IntRange(0, 1).Draw(t, "replica")
-			next, _, err := Renew(store, trusted, names, now, lifetime)
-			if err != nil {
-				t.Fatal(err)
-			}
-			store, served[r] = next, next
-			if rapid.IntRange(0, 3).Draw(t, "patched") > 0 { // or the API server does not answer just now
-				trusted = next.Authorities
-			}
-			serials[read(next.Serving)[0].SerialNumber.String()] = true
-			authorities[read(next.Authorities)[0].SerialNumber.String()] = true
-			if n := len(read(next.Authorities)); n > 4 {
-				t.Fatalf("%d authorities", n)
-			}
-			if err := accepts(stale, served[r], now); err != nil {
-				t.Fatalf("after %v replica %d is refused: %v", now.Sub(epoch), r, err)
-			}
-			served[1-r] = store // it reads the Secret within a period
-			if err := accepts(stale, served[1-r], now); err != nil {
-				t.Fatalf("after %v replica %d is refused: %v", now.Sub(epoch), 1-r, err)
+		store, served[who] = next, next
+		if r.IntN(4) > 0 { // or the API server does not answer just now
+			trusted = next.Authorities
+		}
+		for i, s := range served { // the other one serves what it read before
+			if err := accepts(heard, s, now); err != nil {
+				t.Fatalf("after %v replica %d is refused: %v", now.Sub(epoch), i, err)
 			}
 		}
-		if len(serials) < 10 || len(authorities) < 4 {
-			t.Fatalf("%d certificates of %d authorities in ten lifetimes", len(serials), len(authorities))
+		served[1-who] = store
+		serials[read(next.Serving)[0].SerialNumber.String()] = true
+		authorities[read(next.Authorities)[0].SerialNumber.String()] = true
+		if n := len(read(next.Authorities)); n > 4 {
+			t.Fatalf("%d authorities", n)
 		}
-	})
+	}
+	if len(serials) < lifetimes || len(authorities) < lifetimes/2 {
+		t.Fatalf("%d certificates of %d authorities in %d lifetimes", len(serials), len(authorities), lifetimes)
+	}
+}
+
+// TestShorterLifetime is about an administrator who shortens it: what there is does not serve for its old time.
+func TestShorterLifetime(t *testing.T) {
+	s, _, err := Renew(Store{}, nil, names, epoch, 1000*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := epoch
+	for range 60 {
+		now = now.Add(time.Minute)
+		if s, _, err = Renew(s, s.Authorities, names, now, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if end := read(s.Serving)[0].NotAfter; end.After(now.Add(time.Hour)) {
+		t.Errorf("it serves until %v", end)
+	}
 }
 
 // TestUntrustedIsNotServed is about an API server that never hears of the new authority.
