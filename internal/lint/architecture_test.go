@@ -46,11 +46,11 @@ var architecture = []row{
 		libs: []string{"go.etcd.io/bbolt", "golang.org/x/sys"}},
 	{pkg: "internal/web", may: upTo("unit", "plan", "box", "shepherd"), libs: []string{"github.com/prometheus", "golang.org/x/sys"}},
 	{pkg: "internal/progress", pure: true, may: upTo("report")},
-	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                                                                                                 // what weft costs on a GPU, with real processes
-	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}},                   // a group of jobs, three ways
-	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                                             // emulated GPUs and their broker
-	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                                               // when work on GPUs ends
-	{pkg: "api/v1alpha1", libs: []string{"k8s.io/apimachinery"}}, // what weft adds to the Kubernetes API
+	{pkg: "internal/bench", libs: []string{"golang.org/x/sys"}},                                                                                                           // what weft costs on a GPU, with real processes
+	{pkg: "internal/demo", may: upTo("unit", "box", "catalogue", "emugpu", "shepherd", "web", "profile"), libs: []string{"golang.org/x/sys"}},                             // a group of jobs, three ways
+	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                                                       // emulated GPUs and their broker
+	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                                                         // when work on GPUs ends
+	{pkg: "api/v1alpha1", libs: []string{"k8s.io/apimachinery"}},                                                                                                          // what weft adds to the Kubernetes API
 	{pkg: "internal/kube/pod", pure: true, may: append(upTo("unit", "cluster", "spelling", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // Pods as users write them
 	{pkg: "internal/kube/webhook", may: append(upTo("unit", "catalogue", "profile", "spelling", "kube"), "api/v1alpha1"), // answers the API server about what users write
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "gomodules.xyz/jsonpatch", "github.com/go-logr/logr"}},
@@ -68,8 +68,8 @@ var architecture = []row{
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "test/suite"}, // what the tests of the whole share
-	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}}, // real programs under a real agent on emulated GPUs
-	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},   // weft up, whole, with real programs on emulated GPUs
+	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},                 // real programs under a real agent on emulated GPUs
+	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},                   // weft up, whole, with real programs on emulated GPUs
 	{pkg: "test/chart", libs: []string{"helm.sh/helm", "sigs.k8s.io/yaml"}}, // renders the chart; a module of its own
 	{pkg: "test/demo"}, // weft demo, whole
 	{pkg: "test/cluster", may: upTo("kube"), libs: []string{"golang.org/x/sys"}}, // a real Kubernetes cluster for tests
