@@ -83,9 +83,10 @@ func (p *planner) comparePlaces(a, b *place) int {
 func (p *planner) nearest(job int) []cluster.GPU {
 	size := p.together(job)
 	best := shortlist{p: p, most: (p.workers(job) + size - 1) / size, distance: p.distancesTo(job)}
+	var x place
 	if size == 1 {
 		for g := range cluster.GPU(len(p.s.GPUs)) {
-			if x, ok := p.placeAt(job, g, &best); ok && best.wants(&x) {
+			if p.placeAt(job, g, &best, &x) && best.wants(&x) {
 				best.add(x)
 			}
 		}
@@ -130,25 +131,39 @@ func (l *shortlist) add(x place) {
 	l.places = l.places[:min(len(l.places), l.most)]
 }
 
-// placeAt is what a job might keep of a GPU; false where nobody may keep it any more, it is barred, or those on the list are
-// kept by fewer.
-func (p *planner) placeAt(job int, g cluster.GPU, list *shortlist) (place, bool) {
-	x := place{gpu: g, kept: len(p.kept.jobs[g])}
-	if x.kept >= p.o.MaxResidents || list.full(x.kept) || p.bar(job, g).Refused() {
-		return place{}, false
+// placeAt writes to x what a job might keep of a GPU; false where nobody may keep it any more, it is barred, or it is worse than
+// all on the list.
+func (p *planner) placeAt(job int, g cluster.GPU, list *shortlist, x *place) bool {
+	kept := len(p.kept.jobs[g])
+	if kept >= p.o.MaxResidents || list.full(kept) || p.bar(job, g).Refused() {
+		return false
 	}
+	far := list.distance(g)
 	if len(p.ahead) == 1 {
-		x.since = p.since(job, g)
+		*x = place{gpu: g, kept: kept, since: p.since(job, g), far: far}
+		return true
 	}
-	x.far = list.distance(g)
-	return x, true
+	if list.beyond(kept, far) {
+		return false
+	}
+	*x = place{gpu: g, kept: kept, far: far}
+	return true
+}
+
+// beyond says whether a place is worse than all on a list that is full, where no start of a resident decides.
+func (l *shortlist) beyond(kept int, far distance) bool {
+	if len(l.places) < l.most {
+		return false
+	}
+	last := &l.places[l.most-1]
+	return kept > last.kept || kept == last.kept && far.compare(last.far) > 0
 }
 
 // offerNode puts the places of a node on a list, each of as many GPUs as must be together, the nearest first.
 func (p *planner) offerNode(job int, gpus []cluster.GPU, size int, list *shortlist) {
-	single := p.single[:0]
+	single, x := p.single[:0], place{}
 	for _, g := range gpus {
-		if x, ok := p.placeAt(job, g, list); ok {
+		if p.placeAt(job, g, list, &x) {
 			single = append(single, x)
 		}
 	}
