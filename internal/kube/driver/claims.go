@@ -15,7 +15,7 @@ import (
 	"weft.dev/weft/internal/device"
 	"weft.dev/weft/internal/kube/driver/cdi"
 	"weft.dev/weft/internal/kube/driver/checkpoint"
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 )
 
 // asker is the agent of this machine.
@@ -40,42 +40,42 @@ type claims struct {
 
 // prepare makes a claim ready for its containers. It may be called again at any time, and does then what is still to be done.
 // allowed is asked before anything new is made.
-func (c *claims) prepare(ctx context.Context, claim *resourcev1.ResourceClaim, allowed func() error) (*grant.Grant, error) {
-	g, err := grant.Of(claim, c.node, c.gpus)
+func (c *claims) prepare(ctx context.Context, claim *resourcev1.ResourceClaim, allowed func() error) (*portion.Portion, error) {
+	p, err := portion.Of(claim, c.node, c.gpus)
 	if err != nil {
 		return nil, err
 	}
-	done, err := c.turns.take(ctx, g.Claim.UID)
+	done, err := c.turns.take(ctx, p.Claim.UID)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	e, known := c.store.Entry(g.Claim.UID)
-	if known && e.State == checkpoint.Completed && e.Grant.Equal(g) {
-		return g, c.ensure(ctx, g)
+	e, known := c.store.Entry(p.Claim.UID)
+	if known && e.State == checkpoint.Completed && e.Portion.Equal(p) {
+		return p, c.ensure(ctx, p)
 	}
-	if err := c.undo(ctx, g.Claim.UID); err != nil {
+	if err := c.undo(ctx, p.Claim.UID); err != nil {
 		return nil, err
 	}
 	if err := allowed(); err != nil {
 		return nil, err
 	}
-	if err := c.make(ctx, g); err != nil {
-		return nil, errors.Join(err, c.undo(context.WithoutCancel(ctx), g.Claim.UID))
+	if err := c.make(ctx, p); err != nil {
+		return nil, errors.Join(err, c.undo(context.WithoutCancel(ctx), p.Claim.UID))
 	}
-	return g, nil
+	return p, nil
 }
 
 // make prepares a claim of which nothing is there.
-func (c *claims) make(ctx context.Context, g *grant.Grant) error {
-	if err := c.store.Put(checkpoint.Entry{State: checkpoint.Started, Grant: *g}); err != nil {
+func (c *claims) make(ctx context.Context, p *portion.Portion) error {
+	if err := c.store.Put(checkpoint.Entry{State: checkpoint.Started, Portion: *p}); err != nil {
 		return err
 	}
 	c.faults("started")
-	if err := c.ensure(ctx, g); err != nil {
+	if err := c.ensure(ctx, p); err != nil {
 		return err
 	}
-	if err := c.store.Put(checkpoint.Entry{State: checkpoint.Completed, Grant: *g}); err != nil {
+	if err := c.store.Put(checkpoint.Entry{State: checkpoint.Completed, Portion: *p}); err != nil {
 		return err
 	}
 	c.faults("completed")
@@ -83,8 +83,8 @@ func (c *claims) make(ctx context.Context, g *grant.Grant) error {
 }
 
 // ensure makes what is missing of the allocation and the CDI file of a claim.
-func (c *claims) ensure(ctx context.Context, g *grant.Grant) error {
-	socket, err := c.allocation(ctx, g)
+func (c *claims) ensure(ctx context.Context, p *portion.Portion) error {
+	socket, err := c.allocation(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *claims) ensure(ctx context.Context, g *grant.Grant) error {
 	if err != nil {
 		return fmt.Errorf("what processes of the claim need: %w", err)
 	}
-	if err := c.folder.Write(c.kit.spec(g, folder, env)); err != nil {
+	if err := c.folder.Write(c.kit.spec(p, folder, env)); err != nil {
 		return fmt.Errorf("write the CDI file: %w", err)
 	}
 	c.faults("written")
@@ -102,17 +102,17 @@ func (c *claims) ensure(ctx context.Context, g *grant.Grant) error {
 }
 
 // allocation is the socket of the claim's allocation: the one that is there, or a new one.
-func (c *claims) allocation(ctx context.Context, g *grant.Grant) (string, error) {
+func (c *claims) allocation(ctx context.Context, p *portion.Portion) (string, error) {
 	jobs, err := c.jobs(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, j := range jobs {
-		if claimOf(j) == g.Claim.UID {
+		if claimOf(j) == p.Claim.UID {
 			return j.Socket, nil
 		}
 	}
-	answer, err := c.allocate(ctx, g)
+	answer, err := c.allocate(ctx, p)
 	return answer.Socket, err
 }
 
@@ -123,7 +123,7 @@ const margin = 3 * time.Second
 const retry = 200 * time.Millisecond
 
 // allocate waits for memory that another container holds: one whose Pod was deleted by force frees its claim before it ends.
-func (c *claims) allocate(ctx context.Context, g *grant.Grant) (agent.Response, error) {
+func (c *claims) allocate(ctx context.Context, p *portion.Portion) (agent.Response, error) {
 	until := time.Now().Add(c.patience)
 	if d, ok := ctx.Deadline(); ok && d.Add(-margin).Before(until) {
 		until = d.Add(-margin)
@@ -131,7 +131,7 @@ func (c *claims) allocate(ctx context.Context, g *grant.Grant) (agent.Response, 
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	for {
-		answer, err := c.agent.Ask(wait, agent.Request{Op: agent.OpAllocate, Spec: specOf(g)})
+		answer, err := c.agent.Ask(wait, agent.Request{Op: agent.OpAllocate, Spec: specOf(p)})
 		var refused *agent.RefusalError
 		held := errors.As(err, &refused) && refused.Code == agent.RefusedMemory
 		if err == nil || !held && wait.Err() == nil {
@@ -140,20 +140,20 @@ func (c *claims) allocate(ctx context.Context, g *grant.Grant) (agent.Response, 
 		select {
 		case <-time.After(retry):
 		case <-wait.Done():
-			return answer, c.stillHeld(context.WithoutCancel(ctx), g, err)
+			return answer, c.stillHeld(context.WithoutCancel(ctx), p, err)
 		}
 	}
 }
 
 // stillHeld says who holds the memory that a claim waited for.
-func (c *claims) stillHeld(ctx context.Context, g *grant.Grant, cause error) error {
+func (c *claims) stillHeld(ctx context.Context, p *portion.Portion, cause error) error {
 	jobs, err := c.jobs(ctx)
 	if err != nil {
 		return errors.Join(cause, err)
 	}
 	var holders []string
 	for _, j := range jobs {
-		if claimOf(j) == g.Claim.UID || !slices.ContainsFunc(j.GPUs, func(i int) bool { return slices.Contains(g.UUIDs(""), c.gpus[i].UUID.String()) }) {
+		if claimOf(j) == p.Claim.UID || !slices.ContainsFunc(j.GPUs, func(i int) bool { return slices.Contains(p.UUIDs(""), c.gpus[i].UUID.String()) }) {
 			continue
 		}
 		text := j.Name
@@ -236,14 +236,14 @@ func pidsOf(j agent.Job) []int {
 }
 
 // specOf is what a claim is allocated at the agent. Whole GPUs are allocated, too: who has them next waits for their last process.
-func specOf(g *grant.Grant) *agent.Spec {
-	s := &agent.Spec{Name: g.JobName(), GPUs: g.UUIDs(""), Container: &agent.Container{
-		Namespace: g.Claim.Namespace, Pod: g.Pod.Name, PodUID: g.Pod.UID, Name: g.Container, Claim: g.Claim.UID}}
-	if g.Share == nil {
+func specOf(p *portion.Portion) *agent.Spec {
+	s := &agent.Spec{Name: p.JobName(), GPUs: p.UUIDs(""), Container: &agent.Container{
+		Namespace: p.Claim.Namespace, Pod: p.Pod.Name, PodUID: p.Pod.UID, Name: p.Container, Claim: p.Claim.UID}}
+	if p.Share == nil {
 		s.Whole = true
 		return s
 	}
-	s.Class, _ = agent.ParseClass(g.Share.Class) // it was checked
-	s.Weight, s.Reserved, s.Peak, s.Cooperates = g.Share.Weight, g.Share.Reserved, g.Share.Peak-g.Share.Reserved, g.Share.Cooperates
+	s.Class, _ = agent.ParseClass(p.Share.Class) // it was checked
+	s.Weight, s.Reserved, s.Peak, s.Cooperates = p.Share.Weight, p.Share.Reserved, p.Share.Peak-p.Share.Reserved, p.Share.Cooperates
 	return s
 }

@@ -11,7 +11,7 @@ import (
 
 	"weft.dev/weft/internal/device"
 	"weft.dev/weft/internal/kube"
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 	"weft.dev/weft/internal/unit"
 )
 
@@ -44,7 +44,7 @@ func Resources(node, version string, gpus []device.GPU, faults []Fault) resource
 func deviceOf(index int, version string, g device.GPU) resourcev1.Device {
 	yes, uuid, model, number := true, g.UUID.String(), g.Name, int64(index)
 	d := resourcev1.Device{
-		Name:                     grant.DeviceName(index),
+		Name:                     portion.DeviceName(index),
 		AllowMultipleAllocations: &yes,
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 			kube.AttributeUUID:  {StringValue: &uuid},

@@ -212,14 +212,14 @@ func (d *Driver) begin(ctx context.Context) {
 
 // exists says whether the API server has the claim of an entry still.
 func (d *Driver) exists(ctx context.Context, e *checkpoint.Entry) (bool, error) {
-	c, err := d.o.Client.ResourceV1().ResourceClaims(e.Grant.Claim.Namespace).Get(ctx, e.Grant.Claim.Name, metav1.GetOptions{})
+	c, err := d.o.Client.ResourceV1().ResourceClaims(e.Portion.Claim.Namespace).Get(ctx, e.Portion.Claim.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("look for the claim: %w", err)
 	}
-	return string(c.UID) == e.Grant.Claim.UID, nil
+	return string(c.UID) == e.Portion.Claim.UID, nil
 }
 
 // trouble logs what is wrong with a claim.
@@ -258,15 +258,15 @@ func (p plugin) PrepareResourceClaims(ctx context.Context, list []*resourcev1.Re
 }
 
 func (d *Driver) prepare(ctx context.Context, c *resourcev1.ResourceClaim) kubeletplugin.PrepareResult {
-	g, err := d.claims.prepare(ctx, c, d.allowed)
+	p, err := d.claims.prepare(ctx, c, d.allowed)
 	if err != nil {
 		err = fmt.Errorf("claim %s/%s on node %s: %w", c.Namespace, c.Name, d.o.Node, err)
 		d.trouble(string(c.UID), err)
 		return kubeletplugin.PrepareResult{Err: err}
 	}
 	var r kubeletplugin.PrepareResult
-	for _, own := range g.Devices {
-		out := kubeletplugin.Device{Requests: []string{own.Request}, PoolName: own.Pool, DeviceName: own.Name, CDIDeviceIDs: d.claims.kit.ids(g, own)}
+	for _, own := range p.Devices {
+		out := kubeletplugin.Device{Requests: []string{own.Request}, PoolName: own.Pool, DeviceName: own.Name, CDIDeviceIDs: d.claims.kit.ids(p, own)}
 		if own.ShareID != "" {
 			id := types.UID(own.ShareID)
 			out.ShareID = &id

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"weft.dev/weft/internal/kube/driver/cdi"
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 )
 
 // Where containers see what is mounted into them.
@@ -36,9 +36,9 @@ const nvidiaKind = "nvidia.com/gpu"
 // A container of a worker has all GPUs of its claim. The scheduler makes one claim for all containers of a Pod that ask for
 // nvidia.com/gpu, with a request for each: there each request has its own. A variable has one value in a container, so what
 // concerns the whole claim is set once for it.
-func (k *kit) spec(g *grant.Grant, folder string, env map[string]string) cdi.Spec {
-	s := cdi.Spec{Claim: g.Claim.UID}
-	if g.Share != nil {
+func (k *kit) spec(p *portion.Portion, folder string, env map[string]string) cdi.Spec {
+	s := cdi.Spec{Claim: p.Claim.UID}
+	if p.Share != nil {
 		s.Edits.Mounts = append(s.Edits.Mounts, file(k.library, inLibrary), file(k.preload, inPreload), socketFolder(folder))
 		for _, name := range slices.Sorted(maps.Keys(env)) {
 			s.Edits.Env = append(s.Edits.Env, name+"="+env[name])
@@ -46,20 +46,20 @@ func (k *kit) spec(g *grant.Grant, folder string, env map[string]string) cdi.Spe
 	}
 	if k.emulated != "" {
 		s.Edits.Mounts = append(s.Edits.Mounts, file(k.emulated, inEmulated), file(k.socket, k.socket))
-		if g.Share == nil {
+		if p.Share == nil {
 			s.Edits.Env = append(s.Edits.Env, k.emulation()...)
 		}
 	}
-	for i, request := range requests(g) {
-		uuids := g.UUIDs(request)
+	for i, request := range requests(p) {
+		uuids := p.UUIDs(request)
 		d := cdi.Device{Name: named(request), Edits: cdi.Edits{Env: []string{"WEFT_GPUS_" + strconv.Itoa(i) + "=" + strings.Join(uuids, ",")}}}
-		if g.Extended {
-			d.Edits.Env = append(d.Edits.Env, k.visible(g, uuids))
+		if p.Extended {
+			d.Edits.Env = append(d.Edits.Env, k.visible(p, uuids))
 		}
 		s.Devices = append(s.Devices, d)
 	}
-	if !g.Extended {
-		s.Edits.Env = append(s.Edits.Env, k.visible(g, g.UUIDs("")))
+	if !p.Extended {
+		s.Edits.Env = append(s.Edits.Env, k.visible(p, p.UUIDs("")))
 	}
 	return s
 }
@@ -71,25 +71,25 @@ func (k *kit) emulation() []string {
 
 // visible says which GPUs a container sees. Where the toolkit describes them, its devices bring their files, and this forbids the
 // toolkit's other way, by a variable, to bring more.
-func (k *kit) visible(g *grant.Grant, uuids []string) string {
+func (k *kit) visible(p *portion.Portion, uuids []string) string {
 	switch {
 	case k.emulated != "":
 		return "CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")
-	case k.described(g):
+	case k.described(p):
 		return "NVIDIA_VISIBLE_DEVICES=void"
 	}
 	return "NVIDIA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")
 }
 
 // described says whether the toolkit has a device for each GPU of a claim: files come all in one way.
-func (k *kit) described(g *grant.Grant) bool {
-	return k.emulated == "" && !slices.ContainsFunc(g.Devices, func(d grant.Device) bool { return !k.toolkit(d.UUID) })
+func (k *kit) described(p *portion.Portion) bool {
+	return k.emulated == "" && !slices.ContainsFunc(p.Devices, func(d portion.Device) bool { return !k.toolkit(d.UUID) })
 }
 
 // ids are the CDI devices of one device of a claim.
-func (k *kit) ids(g *grant.Grant, d grant.Device) []string {
-	list := []string{cdi.ID(g.Claim.UID, named(d.Request))}
-	if k.described(g) {
+func (k *kit) ids(p *portion.Portion, d portion.Device) []string {
+	list := []string{cdi.ID(p.Claim.UID, named(d.Request))}
+	if k.described(p) {
 		list = append(list, nvidiaKind+"="+d.UUID)
 	}
 	return list
@@ -99,9 +99,9 @@ func (k *kit) ids(g *grant.Grant, d grant.Device) []string {
 func named(request string) string { return strings.ReplaceAll(request, "/", ".") }
 
 // requests are those of a claim, each once, in order.
-func requests(g *grant.Grant) []string {
+func requests(p *portion.Portion) []string {
 	var list []string
-	for _, d := range g.Devices {
+	for _, d := range p.Devices {
 		if !slices.Contains(list, d.Request) {
 			list = append(list, d.Request)
 		}

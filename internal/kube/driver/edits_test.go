@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft.dev/weft/internal/kube/driver/cdi"
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 	"weft.dev/weft/internal/unit"
 )
 
@@ -29,45 +29,45 @@ func TestEdits(t *testing.T) {
 		return &kit{library: "/l/libweft.so", preload: "/l/ld.so.preload", toolkit: offers(uuids...)}
 	}
 	emulated := &kit{library: "/l/libweft.so", preload: "/l/ld.so.preload", emulated: "/l/emu", socket: "/run/gpus.sock", toolkit: offers()}
-	two := []grant.Device{{Request: "gpu0", Name: "gpu-1", UUID: "GPU-b"}, {Request: "gpu1", Name: "gpu-0", UUID: "GPU-a"}}
-	share := &grant.Share{Class: "burstable", Reserved: unit.GiB, Peak: unit.GiB}
+	two := []portion.Device{{Request: "gpu0", Name: "gpu-1", UUID: "GPU-b"}, {Request: "gpu1", Name: "gpu-0", UUID: "GPU-a"}}
+	share := &portion.Share{Class: "burstable", Reserved: unit.GiB, Peak: unit.GiB}
 	env := map[string]string{"WEFT_SOCKET": "/run/weft/alloc/7/agent.sock"}
 	ofWeft := []cdi.Mount{file("/l/libweft.so", "/opt/weft/libweft.so"), file("/l/ld.so.preload", "/etc/ld.so.preload"), socketFolder("/run/weft/alloc/7")}
 	ofEmulation := []cdi.Mount{file("/l/emu", "/opt/weft/emu"), file("/run/gpus.sock", "/run/gpus.sock")}
 	for _, c := range []struct {
-		name  string
-		kit   *kit
-		grant grant.Grant
-		want  cdi.Edits   // of the claim
-		each  []cdi.Edits // of its devices
-		ids   []string    // of the first GPU
+		name    string
+		kit     *kit
+		portion portion.Portion
+		want    cdi.Edits   // of the claim
+		each    []cdi.Edits // of its devices
+		ids     []string    // of the first GPU
 	}{
-		{"shared, real", onReal(), grant.Grant{Devices: two, Share: share},
+		{"shared, real", onReal(), portion.Portion{Devices: two, Share: share},
 			cdi.Edits{Mounts: ofWeft, Env: []string{"WEFT_SOCKET=/run/weft/alloc/7/agent.sock", "NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-a"}},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b"}}, {Env: []string{"WEFT_GPUS_1=GPU-a"}}}, []string{cdi.ID("c", "gpu0")}},
-		{"shared, described by the toolkit", onReal("GPU-a", "GPU-b"), grant.Grant{Devices: two, Share: share},
+		{"shared, described by the toolkit", onReal("GPU-a", "GPU-b"), portion.Portion{Devices: two, Share: share},
 			cdi.Edits{Mounts: ofWeft, Env: []string{"WEFT_SOCKET=/run/weft/alloc/7/agent.sock", "NVIDIA_VISIBLE_DEVICES=void"}},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b"}}, {Env: []string{"WEFT_GPUS_1=GPU-a"}}}, []string{cdi.ID("c", "gpu0"), "nvidia.com/gpu=GPU-b"}},
-		{"half described", onReal("GPU-b"), grant.Grant{Devices: two},
+		{"half described", onReal("GPU-b"), portion.Portion{Devices: two},
 			cdi.Edits{Env: []string{"NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-a"}},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b"}}, {Env: []string{"WEFT_GPUS_1=GPU-a"}}}, []string{cdi.ID("c", "gpu0")}},
-		{"native, each container its own", onReal(), grant.Grant{Devices: two, Extended: true}, cdi.Edits{},
+		{"native, each container its own", onReal(), portion.Portion{Devices: two, Extended: true}, cdi.Edits{},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b", "NVIDIA_VISIBLE_DEVICES=GPU-b"}}, {Env: []string{"WEFT_GPUS_1=GPU-a", "NVIDIA_VISIBLE_DEVICES=GPU-a"}}},
 			[]string{cdi.ID("c", "gpu0")}},
-		{"native, two for one request", onReal(), grant.Grant{Devices: []grant.Device{{Request: "r", UUID: "GPU-b"}, {Request: "r", UUID: "GPU-a"}}, Extended: true}, cdi.Edits{},
+		{"native, two for one request", onReal(), portion.Portion{Devices: []portion.Device{{Request: "r", UUID: "GPU-b"}, {Request: "r", UUID: "GPU-a"}}, Extended: true}, cdi.Edits{},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b,GPU-a", "NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-a"}}}, []string{cdi.ID("c", "r")}},
-		{"an alternative", onReal(), grant.Grant{Devices: []grant.Device{{Request: "r/large", UUID: "GPU-b"}}}, cdi.Edits{Env: []string{"NVIDIA_VISIBLE_DEVICES=GPU-b"}},
+		{"an alternative", onReal(), portion.Portion{Devices: []portion.Device{{Request: "r/large", UUID: "GPU-b"}}}, cdi.Edits{Env: []string{"NVIDIA_VISIBLE_DEVICES=GPU-b"}},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b"}}}, []string{cdi.ID("c", "r.large")}},
-		{"native, emulated", emulated, grant.Grant{Devices: two[:1]},
+		{"native, emulated", emulated, portion.Portion{Devices: two[:1]},
 			cdi.Edits{Mounts: ofEmulation, Env: []string{"LD_LIBRARY_PATH=/opt/weft/emu", "WEFT_EMU_SOCKET=/run/gpus.sock", "CUDA_VISIBLE_DEVICES=GPU-b"}},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b"}}}, []string{cdi.ID("c", "gpu0")}},
-		{"shared, emulated", emulated, grant.Grant{Devices: two[:1], Share: share},
+		{"shared, emulated", emulated, portion.Portion{Devices: two[:1], Share: share},
 			cdi.Edits{Mounts: append(slices.Clone(ofWeft), ofEmulation...), Env: []string{"WEFT_SOCKET=/run/weft/alloc/7/agent.sock", "CUDA_VISIBLE_DEVICES=GPU-b"}},
 			[]cdi.Edits{{Env: []string{"WEFT_GPUS_0=GPU-b"}}}, []string{cdi.ID("c", "gpu0")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.grant.Claim.UID = "c"
-			got := c.kit.spec(&c.grant, "/run/weft/alloc/7/", env)
+			c.portion.Claim.UID = "c"
+			got := c.kit.spec(&c.portion, "/run/weft/alloc/7/", env)
 			if diff := cmp.Diff(c.want, got.Edits); diff != "" {
 				t.Errorf("claim (-want +got):\n%s", diff)
 			}
@@ -78,7 +78,7 @@ func TestEdits(t *testing.T) {
 			if diff := cmp.Diff(c.each, each); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.ids, c.kit.ids(&c.grant, c.grant.Devices[0])); diff != "" {
+			if diff := cmp.Diff(c.ids, c.kit.ids(&c.portion, c.portion.Devices[0])); diff != "" {
 				t.Errorf("ids (-want +got):\n%s", diff)
 			}
 		})

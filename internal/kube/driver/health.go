@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"weft.dev/weft/internal/agent"
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 )
 
 // faultOf is what a GPU's state says of its health.
@@ -79,10 +79,10 @@ func (d *Driver) tellHealth(gpu int) {
 }
 
 // podsOn are the Pods that have a GPU, each once.
-func (d *Driver) podsOn(uuid string) []grant.Object {
-	var list []grant.Object
+func (d *Driver) podsOn(uuid string) []portion.Object {
+	var list []portion.Object
 	for _, e := range d.claims.store.Entries() {
-		if p := e.Grant.Pod; p.UID != "" && slices.Contains(e.Grant.UUIDs(""), uuid) && !slices.Contains(list, p) {
+		if p := e.Portion.Pod; p.UID != "" && slices.Contains(e.Portion.UUIDs(""), uuid) && !slices.Contains(list, p) {
 			list = append(list, p)
 		}
 	}

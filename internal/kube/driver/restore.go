@@ -31,19 +31,19 @@ func (c *claims) restore(ctx context.Context, trouble func(claim string, err err
 
 func (c *claims) restoreEntry(ctx context.Context, e checkpoint.Entry) error {
 	if e.State == checkpoint.Started {
-		return c.unprepare(ctx, e.Grant.Claim.UID)
+		return c.unprepare(ctx, e.Portion.Claim.UID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, prompt+margin)
 	defer cancel()
-	done, err := c.turns.take(ctx, e.Grant.Claim.UID)
+	done, err := c.turns.take(ctx, e.Portion.Claim.UID)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if now, known := c.store.Entry(e.Grant.Claim.UID); !known || !now.Grant.Equal(&e.Grant) {
+	if now, known := c.store.Entry(e.Portion.Claim.UID); !known || !now.Portion.Equal(&e.Portion) {
 		return nil // it was taken back meanwhile
 	}
-	return c.ensure(ctx, &e.Grant)
+	return c.ensure(ctx, &e.Portion)
 }
 
 // removeStrays removes allocations and CDI files of claims that have no entry. Allocations that are of no claim are not the

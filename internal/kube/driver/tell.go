@@ -10,7 +10,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 )
 
 // teller writes Events about the node and its Pods.
@@ -34,6 +34,6 @@ func (t *teller) node(kind, reason, text string) {
 }
 
 // pod says something of a Pod.
-func (t *teller) pod(p grant.Object, kind, reason, text string) {
+func (t *teller) pod(p portion.Object, kind, reason, text string) {
 	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}, kind, reason, text)
 }

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 )
 
 // Version of the file. It changes when an older weft would read a newer file wrongly.
@@ -29,8 +29,8 @@ const (
 
 // Entry is what is known of a claim.
 type Entry struct {
-	State State       `json:"state"`
-	Grant grant.Grant `json:"grant"`
+	State   State           `json:"state"`
+	Portion portion.Portion `json:"portion"`
 }
 
 // check says what is wrong with an entry that was read.
@@ -38,9 +38,9 @@ func (e *Entry) check(claim string) error {
 	switch {
 	case e.State != Started && e.State != Completed:
 		return fmt.Errorf("state %q is unknown", e.State)
-	case e.Grant.Claim.UID != claim:
-		return fmt.Errorf("it is of claim %q", e.Grant.Claim.UID)
-	case len(e.Grant.Devices) == 0:
+	case e.Portion.Claim.UID != claim:
+		return fmt.Errorf("it is of claim %q", e.Portion.Claim.UID)
+	case len(e.Portion.Devices) == 0:
 		return errors.New("it has no device")
 	}
 	return nil
@@ -146,8 +146,8 @@ func (s *Store) Bad() map[string]Bad {
 // Put sets the entry of a claim. It is on the disk when Put returns; where that is not possible, nothing has changed.
 func (s *Store) Put(e Entry) error {
 	return s.change(func(entries map[string]Entry, bad map[string]Bad) {
-		entries[e.Grant.Claim.UID] = e
-		delete(bad, e.Grant.Claim.UID)
+		entries[e.Portion.Claim.UID] = e
+		delete(bad, e.Portion.Claim.UID)
 	})
 }
 

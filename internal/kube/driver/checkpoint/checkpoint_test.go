@@ -12,14 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"weft.dev/weft/internal/kube/driver/grant"
+	"weft.dev/weft/internal/kube/driver/portion"
 	"weft.dev/weft/internal/unit"
 )
 
 func entry(uid string, state State) Entry {
-	return Entry{State: state, Grant: grant.Grant{Claim: grant.Object{Namespace: "ml", Name: "weft-" + uid, UID: uid}, Pod: grant.Object{Namespace: "ml", Name: "bert-0", UID: "p"},
-		Container: "trainer", Devices: []grant.Device{{Request: "gpu0", Pool: "node-1", Name: "gpu-0", UUID: "GPU-1"}},
-		Share: &grant.Share{Class: "guaranteed", Reserved: unit.GiB, Peak: 2 * unit.GiB}}}
+	return Entry{State: state, Portion: portion.Portion{Claim: portion.Object{Namespace: "ml", Name: "weft-" + uid, UID: uid}, Pod: portion.Object{Namespace: "ml", Name: "bert-0", UID: "p"},
+		Container: "trainer", Devices: []portion.Device{{Request: "gpu0", Pool: "node-1", Name: "gpu-0", UUID: "GPU-1"}},
+		Share: &portion.Share{Class: "guaranteed", Reserved: unit.GiB, Peak: 2 * unit.GiB}}}
 }
 
 func open(t testing.TB, path string) *Store {
@@ -111,7 +111,7 @@ func TestStoreBadEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
-	text := fmt.Sprintf(`{"version":1,"claims":{"good":%s,"kind":"text","state":{"state":"Half"},"other":%s,"empty":{"state":"PrepareStarted","grant":{"claim":{"uid":"empty"}}}}}`, good, good)
+	text := fmt.Sprintf(`{"version":1,"claims":{"good":%s,"kind":"text","state":{"state":"Half"},"other":%s,"empty":{"state":"PrepareStarted","portion":{"claim":{"uid":"empty"}}}}}`, good, good)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestStoreLaws(t *testing.T) {
 
 // FuzzOpen: no file makes it panic, or an entry that it would not have written.
 func FuzzOpen(f *testing.F) {
-	for _, text := range []string{`{"version":1,"claims":{"a":{"state":"PrepareStarted","grant":{"claim":{"uid":"a"},"devices":[{}]}}}}`, `{"version":1,"claims":{"":null}}`, `[]`, `{"version":1e9}`} {
+	for _, text := range []string{`{"version":1,"claims":{"a":{"state":"PrepareStarted","portion":{"claim":{"uid":"a"},"devices":[{}]}}}}`, `{"version":1,"claims":{"":null}}`, `[]`, `{"version":1e9}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -174,7 +174,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		for uid, e := range s.Entries() {
-			if e.Grant.Claim.UID != uid || len(e.Grant.Devices) == 0 || e.State != Started && e.State != Completed {
+			if e.Portion.Claim.UID != uid || len(e.Portion.Devices) == 0 || e.State != Started && e.State != Completed {
 				t.Errorf("%q: %+v", uid, e)
 			}
 		}

@@ -1,6 +1,6 @@
-// Package grant decides what a claim has of a node's GPUs: which, how much of their memory, and whether its containers run under
+// Package portion decides what a claim has of a node's GPUs: which, how much of their memory, and whether its containers run under
 // weft. It is pure: a claim as the scheduler allocated it goes in, and what is to be done comes out, or why nothing may be.
-package grant
+package portion
 
 import (
 	"encoding/json"
@@ -21,8 +21,8 @@ import (
 	"weft.dev/weft/internal/unit"
 )
 
-// Grant is what a claim has on its node.
-type Grant struct {
+// Portion is what a claim has on its node.
+type Portion struct {
 	Claim     Object   `json:"claim"`
 	Pod       Object   `json:"pod"`                 // the first that the claim is reserved for
 	Container string   `json:"container,omitempty"` // "" where it is not known
@@ -58,13 +58,13 @@ type Share struct {
 	Cooperates bool       `json:"cooperates"`
 }
 
-// Equal says whether two grants are the same.
-func (g *Grant) Equal(o *Grant) bool { return reflect.DeepEqual(g, o) }
+// Equal says whether two portions are the same.
+func (p *Portion) Equal(o *Portion) bool { return reflect.DeepEqual(p, o) }
 
 // UUIDs are the GPUs of a request, or of the whole claim for "", in order.
-func (g *Grant) UUIDs(request string) []string {
+func (p *Portion) UUIDs(request string) []string {
 	var list []string
-	for _, d := range g.Devices {
+	for _, d := range p.Devices {
 		if request == "" || d.Request == request {
 			list = append(list, d.UUID)
 		}
@@ -76,18 +76,18 @@ func (g *Grant) UUIDs(request string) []string {
 func DeviceName(index int) string { return "gpu-" + strconv.Itoa(index) }
 
 // Of is what a claim has of the GPUs of a node, whose pool has the node's name. The claim is allocated.
-func Of(c *resourcev1.ResourceClaim, node string, gpus []device.GPU) (*Grant, error) {
-	g := &Grant{Claim: Object{c.Namespace, c.Name, string(c.UID)}, Extended: c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true"}
+func Of(c *resourcev1.ResourceClaim, node string, gpus []device.GPU) (*Portion, error) {
+	p := &Portion{Claim: Object{c.Namespace, c.Name, string(c.UID)}, Extended: c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true"}
 	for _, r := range c.Status.ReservedFor {
 		if r.APIGroup == "" && r.Resource == "pods" {
-			g.Pod = Object{c.Namespace, r.Name, string(r.UID)}
+			p.Pod = Object{c.Namespace, r.Name, string(r.UID)}
 			break
 		}
 	}
 	if c.Status.Allocation == nil {
 		return nil, errors.New("it is not allocated")
 	}
-	had, err := g.take(c.Status.Allocation.Devices.Results, node, gpus)
+	had, err := p.take(c.Status.Allocation.Devices.Results, node, gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +99,13 @@ func Of(c *resourcev1.ResourceClaim, node string, gpus []device.GPU) (*Grant, er
 		if err := had.whole(); err != nil {
 			return nil, err
 		}
-		return g, nil
+		return p, nil
 	}
-	g.Container = w.Container
-	if g.Share, err = had.share(w); err != nil {
+	p.Container = w.Container
+	if p.Share, err = had.share(w); err != nil {
 		return nil, err
 	}
-	return g, nil
+	return p, nil
 }
 
 // part is what the scheduler gave of one GPU.
@@ -118,7 +118,7 @@ type part struct {
 type parts []part
 
 // take finds the GPUs of a claim's results, and what it has of each.
-func (g *Grant) take(results []resourcev1.DeviceRequestAllocationResult, node string, gpus []device.GPU) (parts, error) {
+func (p *Portion) take(results []resourcev1.DeviceRequestAllocationResult, node string, gpus []device.GPU) (parts, error) {
 	var had parts
 	for i := range results {
 		r := &results[i]
@@ -136,13 +136,13 @@ func (g *Grant) take(results []resourcev1.DeviceRequestAllocationResult, node st
 		if r.ShareID != nil {
 			d.ShareID = string(*r.ShareID)
 		}
-		if slices.ContainsFunc(g.Devices, func(o Device) bool { return o.UUID == d.UUID }) {
+		if slices.ContainsFunc(p.Devices, func(o Device) bool { return o.UUID == d.UUID }) {
 			return nil, fmt.Errorf("it has two parts of %s: ask for one with both amounts", r.Device)
 		}
-		g.Devices = append(g.Devices, d)
+		p.Devices = append(p.Devices, d)
 		had = append(had, part{r.Device, gpus[gpu].Usable, consumed(r, kube.CapacityMemory, int64(gpus[gpu].Usable)), consumed(r, kube.CapacityShare, kube.WholeShare)})
 	}
-	if len(g.Devices) == 0 {
+	if len(p.Devices) == 0 {
 		return nil, fmt.Errorf("it has no device of %s on node %s", kube.Driver, node)
 	}
 	return had, nil
@@ -242,6 +242,6 @@ func (p parts) share(w *v1alpha1.Worker) (*Share, error) {
 func bytesOf(q resource.Quantity) unit.Bytes { return unit.Bytes(q.Value()) }
 
 // JobName is what the agent calls the claim's job.
-func (g *Grant) JobName() string {
-	return strings.TrimSuffix(g.Pod.String()+"/"+g.Container, "/")
+func (p *Portion) JobName() string {
+	return strings.TrimSuffix(p.Pod.String()+"/"+p.Container, "/")
 }

@@ -1,4 +1,4 @@
-package grant
+package portion
 
 import (
 	"encoding/json"
@@ -128,27 +128,27 @@ func TestOf(t *testing.T) {
 			if c.name == "peak beyond the GPU" {
 				list[0].Usable += unit.GiB / 2
 			}
-			g, err := Of(c.claim, "node-1", list)
+			p, err := Of(c.claim, "node-1", list)
 			if c.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fault) {
-					t.Fatalf("%+v, %v; want %q", g, err, c.fault)
+					t.Fatalf("%+v, %v; want %q", p, err, c.fault)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(g.UUIDs("")) != c.uuids || (g.Share == nil) != (c.share == nil) || g.Share != nil && *g.Share != *c.share {
-				t.Errorf("%+v %+v", g, g.Share)
+			if len(p.UUIDs("")) != c.uuids || (p.Share == nil) != (c.share == nil) || p.Share != nil && *p.Share != *c.share {
+				t.Errorf("%+v %+v", p, p.Share)
 			}
-			if g.Pod != (Object{"ml", "bert-0", "pod-1"}) || g.Claim != (Object{"ml", "weft-x", "uid-1"}) {
-				t.Errorf("%+v", g)
+			if p.Pod != (Object{"ml", "bert-0", "pod-1"}) || p.Claim != (Object{"ml", "weft-x", "uid-1"}) {
+				t.Errorf("%+v", p)
 			}
 		})
 	}
 }
 
-// TestOfLaws: whatever a claim says, a grant is of GPUs that are there, each once, never reserves more than was charged, and is the
+// TestOfLaws: whatever a claim says, a portion is of GPUs that are there, each once, never reserves more than was charged, and is the
 // same when it is decided again and after it was written and read.
 func TestOfLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -171,11 +171,11 @@ func TestOfLaws(t *testing.T) {
 			w.Weight = rapid.IntRange(-2, 1002).Draw(t, "weight")
 			c = with(c, w)
 		}
-		g, err := Of(c, "node-1", gpus(4))
+		p, err := Of(c, "node-1", gpus(4))
 		if err != nil {
 			return
 		}
-		uuids := g.UUIDs("")
+		uuids := p.UUIDs("")
 		slices.Sort(uuids)
 		if n := len(uuids); n == 0 || len(slices.Compact(uuids)) != n {
 			t.Fatalf("GPUs %v", uuids)
@@ -186,24 +186,24 @@ func TestOfLaws(t *testing.T) {
 			}
 			charged := r.ConsumedCapacity[kube.CapacityMemory]
 			part := r.ConsumedCapacity[kube.CapacityShare]
-			if g.Share != nil && int64(g.Share.Reserved) > charged.Value() || g.Share == nil && (charged.Value() < int64(usable) || part.Value() < kube.WholeShare) {
-				t.Fatalf("%+v of %+v", g.Share, r)
+			if p.Share != nil && int64(p.Share.Reserved) > charged.Value() || p.Share == nil && (charged.Value() < int64(usable) || part.Value() < kube.WholeShare) {
+				t.Fatalf("%+v of %+v", p.Share, r)
 			}
 		}
-		if s := g.Share; s != nil && (s.Peak < s.Reserved || s.Peak > usable || s.Reserved < 0) {
+		if s := p.Share; s != nil && (s.Peak < s.Reserved || s.Peak > usable || s.Reserved < 0) {
 			t.Fatalf("%+v", s)
 		}
 		again, err := Of(c, "node-1", gpus(4))
-		if err != nil || !g.Equal(again) {
-			t.Fatalf("%+v, then %+v %v", g, again, err)
+		if err != nil || !p.Equal(again) {
+			t.Fatalf("%+v, then %+v %v", p, again, err)
 		}
-		text, err := json.Marshal(g)
+		text, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var read Grant
-		if err := json.Unmarshal(text, &read); err != nil || !g.Equal(&read) {
-			t.Fatalf("%+v, read as %+v %v", g, read, err)
+		var read Portion
+		if err := json.Unmarshal(text, &read); err != nil || !p.Equal(&read) {
+			t.Fatalf("%+v, read as %+v %v", p, read, err)
 		}
 	})
 }
