@@ -53,7 +53,7 @@ var architecture = []row{
 	{pkg: "api/v1alpha1", libs: []string{"k8s.io/apimachinery"}},                                                                                                          // what weft adds to the Kubernetes API
 	{pkg: "internal/kube/pod", pure: true, may: append(upTo("unit", "cluster", "spelling", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // Pods as users write them
 	{pkg: "internal/kube/webhook", may: append(upTo("unit", "catalogue", "profile", "spelling", "kube"), "api/v1alpha1"), // answers the API server about what users write
-		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "gomodules.xyz/jsonpatch", "github.com/go-logr/logr"}},
+		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "gomodules.xyz/jsonpatch"}},
 	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // the durable record of a placement
 	{pkg: "internal/kube/queue", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // a cluster as a question for dispatch
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", "k8s.io/klog"}},
@@ -68,9 +68,10 @@ var architecture = []row{
 	{pkg: "internal/shared"}, // finds the data of tests
 	{pkg: "internal/lint"},
 	{pkg: "test/suite"}, // what the tests of the whole share
-	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},                 // real programs under a real agent on emulated GPUs
-	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},                   // weft up, whole, with real programs on emulated GPUs
-	{pkg: "test/chart", libs: []string{"helm.sh/helm", "sigs.k8s.io/yaml"}}, // renders the chart; a module of its own
+	{pkg: "test/agent", libs: []string{"golang.org/x/sys"}},                                            // real programs under a real agent on emulated GPUs
+	{pkg: "test/box", libs: []string{"golang.org/x/sys"}},                                              // weft up, whole, with real programs on emulated GPUs
+	{pkg: "test/admission", libs: []string{"k8s.io", "sigs.k8s.io", "gopkg.in/evanphx/json-patch.v4"}}, // what users write, against a real API server
+	{pkg: "test/chart", libs: []string{"helm.sh/helm", "sigs.k8s.io/yaml"}},                            // renders the chart; a module of its own
 	{pkg: "test/demo"}, // weft demo, whole
 	{pkg: "test/cluster", may: upTo("kube"), libs: []string{"golang.org/x/sys"}}, // a real Kubernetes cluster for tests
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")},            // writes tables for programs in C
