@@ -45,6 +45,7 @@ type Options struct {
 	Patience time.Duration      // for memory that containers hold which have not ended; 30 s for 0
 	Health   time.Duration      // between looks at the GPUs; 1 s for 0
 	Look     time.Duration      // between looks at the node and at claims that may be gone; 30 s for 0
+	Trial    time.Duration      // between trials of GPUs with an XID; 30 s for 0
 	Faults   func(point string) // told at each point where a crash would be awkward; nil for none. For tests
 }
 
@@ -108,6 +109,7 @@ func Open(ctx context.Context, a *agent.Agent, o Options) (*Driver, error) {
 		d.begin(ctx)
 		every(ctx, o.Look, d.lookAtNode)
 	})
+	d.work.Go(func() { every(ctx, cmp.Or(o.Trial, 30*time.Second), d.tryGPUs) })
 	d.work.Go(func() { every(ctx, o.Look, func(ctx context.Context) { d.sweeper.sweep(ctx, d.trouble) }) })
 	return d, nil
 }
