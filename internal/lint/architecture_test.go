@@ -94,7 +94,7 @@ var (
 	testOnly = []string{"internal/shared"}
 	testLibs = []string{
 		"pgregory.net/rapid", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "go.uber.org/goleak",
-		"github.com/chromedp/chromedp", "github.com/chromedp/cdproto",
+		"github.com/chromedp/chromedp", "github.com/chromedp/cdproto", "sigs.k8s.io/yaml", "gopkg.in/evanphx/json-patch.v4",
 	}
 )
 
