@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -87,7 +88,7 @@ func TestColumns(t *testing.T) {
 		if err := s.admin.Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.admin.Delete(t.Context(), o) })
+		t.Cleanup(func() { _ = s.admin.Delete(context.Background(), o) })
 	}
 	if err := s.admin.Status().Patch(ctx, policy, client.RawPatch("application/merge-patch+json", []byte(
 		`{"status":{"conditions":[{"type":"Accepted","status":"True","reason":"InForce","message":"","lastTransitionTime":"2026-11-01T00:00:00Z"}]}}`))); err != nil {

@@ -8,9 +8,10 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,13 +50,37 @@ func Handler(source Source) http.Handler {
 		PathPolicies:  policies,
 		PathProfiles:  profiles,
 	} {
-		mux.Handle(path, &admission.Webhook{Handler: h, LogConstructor: silent})
+		mux.Handle("POST "+path, answerer(h))
 	}
 	return mux
 }
 
-// silent logs nothing: who is refused is told.
-func silent(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() }
+// largest is the longest request that is read, in bytes: the API server takes objects of 3 MiB, and an update sends two.
+const largest = 8 << 20
+
+// answerer is a decision as a handler of HTTP.
+func answerer(decide admission.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largest)).Decode(&review); err != nil || review.Request == nil {
+			http.Error(w, "this is no AdmissionReview with a request", http.StatusBadRequest)
+			return
+		}
+		request := admission.Request{AdmissionRequest: *review.Request}
+		answer := decide(r.Context(), request)
+		if err := answer.Complete(request); err != nil {
+			http.Error(w, fmt.Sprintf("write the patch: %v", err), http.StatusInternalServerError)
+			return
+		}
+		text, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &answer.AdmissionResponse})
+		if err != nil {
+			http.Error(w, fmt.Sprintf("write the answer: %v", err), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text) // who does not hear it asks again
+	}
+}
 
 // newClaim names a ResourceClaim. Ten letters of an alphabet of 27 are unique in any namespace that a cluster can hold, and a
 // controller that finds the name taken by another Pod says so.

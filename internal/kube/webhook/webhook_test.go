@@ -168,6 +168,26 @@ func TestProfilesThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
+	h := Handler(fixed{})
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{http.MethodPost, PathShared, "", http.StatusBadRequest},
+		{http.MethodPost, PathShared, "{}", http.StatusBadRequest},
+		{http.MethodPost, PathShared, `{"request":{"object":"` + strings.Repeat("x", 9<<20) + `"}}`, http.StatusBadRequest},
+		{http.MethodGet, PathShared, "", http.StatusMethodNotAllowed},
+		{http.MethodPost, "/", "{}", http.StatusNotFound},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body)))
+		if w.Code != c.code {
+			t.Errorf("%s %s %.20s: %d, want %d", c.method, c.path, c.body, w.Code, c.code)
+		}
+	}
+}
+
 // FuzzHandler sends texts as Pods, in the form in which the API server writes those that it can read: each gets an answer, and a
 // patch applies to what it is for.
 func FuzzHandler(f *testing.F) {
