@@ -146,6 +146,12 @@ func (b *builder) all(ctx context.Context) error {
 	}
 	b.say("building %s into %s: some 17 minutes on two idle cores when nothing of it was ever compiled, half a minute when all was",
 		strings.Join(missing, ", "), b.dir)
+	halves, _ := filepath.Glob(b.dir.Path("half-*")) // of builds that were killed
+	for _, dir := range halves {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
 	n := 0
 	for _, m := range recipe {
 		for _, p := range m.programs {

@@ -50,9 +50,10 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// inGroup puts a command into a process group of its own, all of which ends with the command's context.
+// inGroup puts a command into a process group of its own, all of which ends with the command's context. When this process is
+// killed, the command is, too.
 func inGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +58,13 @@ func Check() error {
 			"no CNI plugins bridge, host-local and loopback in "+strings.Join(pluginFolders, ", ")+": install containernetworking-plugins")
 	}
 	reasons = append(reasons, checkGroups(cgroups)...)
+	if links, err := net.Interfaces(); err == nil {
+		for _, link := range links {
+			if addresses, err := link.Addrs(); err == nil && link.Name != apiBridge && link.Name != podBridge {
+				reasons = append(reasons, checkAddresses(link.Name, addresses)...)
+			}
+		}
+	}
 	if err := checkOverlay(); err != nil {
 		reasons = append(reasons, fmt.Sprintf("no overlay file system: %v", err))
 	}
@@ -115,6 +124,24 @@ func checkGroups(root string) []string {
 	for _, name := range []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"} {
 		if _, err := os.Stat(filepath.Join(root, name, "tasks")); err != nil {
 			reasons = append(reasons, "no control group "+name+": mount it on "+filepath.Join(root, name))
+		}
+	}
+	return reasons
+}
+
+// checkAddresses says which addresses of an interface are what the cluster needs. Networks may overlap: the cluster's own are
+// the smaller ones, and hide a part of the other for as long as it is up.
+func checkAddresses(link string, addresses []net.Addr) []string {
+	var reasons []string
+	for _, a := range addresses {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		for _, own := range []string{services, nodeAddress + "/32", pods} {
+			if netip.MustParsePrefix(own).Contains(prefix.Addr().Unmap()) {
+				reasons = append(reasons, fmt.Sprintf("%s has the address %s: the cluster needs %s", link, prefix.Addr(), own))
+			}
 		}
 	}
 	return reasons

@@ -59,7 +59,7 @@ func buildOwn(ctx context.Context, b Binaries, pkg string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	half, err := os.MkdirTemp(string(b), "half-")
+	half, err := os.MkdirTemp(string(b), "own-")
 	if err != nil {
 		return "", err
 	}

@@ -189,6 +189,21 @@ func TestCheckGroups(t *testing.T) {
 	}
 }
 
+func TestCheckAddresses(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.88.0.1/16": true, "10.88.0.7/24": true, "10.96.0.9/12": true, "10.97.0.1/32": true,
+		"10.0.0.5/8": false, "10.97.0.2/24": false, "10.88.1.1/16": false, "127.0.0.1/8": false, "fe80::1/64": false, "192.168.1.2/24": false,
+	} {
+		ip, network, err := net.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := checkAddresses("eth7", []net.Addr{&net.IPNet{IP: ip, Mask: network.Mask}}); len(got) > 0 != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}
+
 func TestShimSockets(t *testing.T) {
 	dir := t.TempDir()
 	tasks := filepath.Join(dir, "containerd", "state", "io.containerd.runtime.v2.task", "k8s.io")
