@@ -30,8 +30,12 @@ func (c *Controller) do(ctx context.Context, t task, now time.Time) {
 		return
 	}
 	c.work.Go(func() {
-		defer c.wake()
-		defer c.assumed.finish(t.pods(), claims)
+		failed := false
+		defer func() {
+			if c.assumed.finish(t.pods(), claims); failed {
+				c.wake()
+			}
+		}()
 		select {
 		case c.writes <- struct{}{}:
 			defer func() { <-c.writes }()
@@ -39,6 +43,7 @@ func (c *Controller) do(ctx context.Context, t task, now time.Time) {
 			return
 		}
 		if err := c.carry(ctx, t); err != nil {
+			failed = true
 			c.fail(t, err)
 			return
 		}
@@ -226,7 +231,6 @@ func (c *Controller) evict(ctx context.Context, e queue.Eviction) {
 		return
 	}
 	c.work.Go(func() {
-		defer c.wake()
 		defer c.assumed.finish(pods, nil)
 		ctx, cancel := context.WithTimeout(ctx, writeTime)
 		defer cancel()

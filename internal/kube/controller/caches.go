@@ -64,9 +64,18 @@ func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1a
 		return nil, err
 	}
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { woken() }, DeleteFunc: func(any) { woken() },
+		AddFunc: func(now any) {
+			if matters(nil, now) {
+				woken()
+			}
+		},
 		UpdateFunc: func(old, now any) {
 			if matters(old, now) {
+				woken()
+			}
+		},
+		DeleteFunc: func(old any) {
+			if matters(old, nil) {
 				woken()
 			}
 		},
@@ -98,38 +107,6 @@ func ownClient(config *rest.Config) (rest.Interface, error) {
 
 func informerOf(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0, cache.Indexers{})
-}
-
-// matters says whether a change may change a decision: nodes report themselves every few seconds, and events are many.
-func matters(old, now any) bool {
-	a, ok := old.(*corev1.Node)
-	b, also := now.(*corev1.Node)
-	if !ok || !also {
-		return true
-	}
-	return a.Spec.Unschedulable != b.Spec.Unschedulable || len(a.Spec.Taints) != len(b.Spec.Taints) || a.Generation != b.Generation ||
-		ready(a) != ready(b) || !labels.Equals(a.Labels, b.Labels) || !sameRoom(a, b)
-}
-
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func sameRoom(a, b *corev1.Node) bool {
-	if len(a.Status.Allocatable) != len(b.Status.Allocatable) {
-		return false
-	}
-	for name, q := range a.Status.Allocatable {
-		if q.Cmp(b.Status.Allocatable[name]) != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *caches) start(ctx context.Context) {

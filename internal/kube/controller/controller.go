@@ -21,6 +21,7 @@ import (
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/estimate"
+	"weft.dev/weft/internal/kube/queue"
 )
 
 // Options of a controller.
@@ -46,6 +47,7 @@ type Controller struct {
 	voice   *voice
 	figures *figures
 	book    *estimate.Book // of the loop
+	memory  queue.Memory   // of the loop
 	kick    chan struct{}
 	writes  chan struct{} // one for each write that may be under way
 	work    sync.WaitGroup
@@ -54,9 +56,11 @@ type Controller struct {
 
 // Figures of acting.
 const (
-	pause       = 20 * time.Millisecond // between two plans: what comes meanwhile is decided together
-	idle        = 10 * time.Second      // between two plans while nothing changes: jobs grow older
-	writers     = 16                    // writes at a time
+	pause       = 20 * time.Millisecond // between two plans at least: what comes meanwhile is decided together
+	mostPause   = 2 * time.Second
+	restFactor  = 4                // times what a plan took, the pause after it: planning takes a fifth of one processor at most
+	idle        = 10 * time.Second // between two plans while nothing changes: jobs grow older
+	writers     = 16               // writes at a time
 	lease       = "weft-controller"
 	leaseLasts  = 15 * time.Second
 	leaseRenews = 10 * time.Second
@@ -198,7 +202,7 @@ func (c *Controller) lead(ctx context.Context) error {
 		return fmt.Errorf("state before the first plan: %w", err)
 	}
 	c.work.Go(func() { c.voice.run(ctx) })
-	timer := time.NewTimer(0)
+	timer, rest := time.NewTimer(0), pause
 	defer timer.Stop()
 	for {
 		select {
@@ -207,15 +211,17 @@ func (c *Controller) lead(ctx context.Context) error {
 		case <-c.kick:
 		case <-timer.C:
 		}
-		select { // what comes together is decided together
+		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(rest):
 		}
-		select {
+		select { // what came meanwhile is decided together
 		case <-c.kick:
 		default:
 		}
-		timer.Reset(c.turn(ctx, time.Now()))
+		began := time.Now()
+		timer.Reset(c.turn(ctx, began))
+		rest = min(mostPause, max(pause, restFactor*time.Since(began)))
 	}
 }

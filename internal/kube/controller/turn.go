@@ -39,7 +39,7 @@ func (c *Controller) turn(ctx context.Context, now time.Time) time.Duration {
 	s.Claims = c.assumed.overClaims(s.Claims, now)
 	s.Pods = c.assumed.overPods(s.Pods)
 	held, next := c.assumed.held(now)
-	s.Held, s.Passed = held, c.passed(now)
+	s.Held, s.Passed, s.Memory = held, c.passed(now), &c.memory
 	began := time.Now()
 	q := queue.Build(s, c.book)
 	d := dispatch.Plan(&q.State)

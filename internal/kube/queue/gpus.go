@@ -124,15 +124,15 @@ func (q *Queue) closeGPUs() {
 func (q *Queue) evictNative(g int, c *resourcev1.ResourceClaim) {
 	for _, u := range claim.Users(c) {
 		p := q.nodes.pods[u.UID]
-		if p == nil || p.DeletionTimestamp != nil || done(p) || p.Status.ExtendedResourceClaimStatus == nil {
+		if p == nil || p.DeletionTimestamp != nil || Done(p) || p.Status.ExtendedResourceClaimStatus == nil {
 			continue
 		}
 		q.Evict = append(q.Evict, Eviction{p, plan.GPUUnhealthy, "from " + q.GPUs[g].String() + ": " + q.GPUs[g].Fault})
 	}
 }
 
-// done says whether a Pod has ended.
-func done(p *corev1.Pod) bool {
+// Done says whether a Pod has ended.
+func Done(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 

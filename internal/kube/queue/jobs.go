@@ -42,7 +42,7 @@ func (q *Queue) jobs() []*Job {
 	gangs := map[string][]*Member{}
 	for _, p := range inOrder(q.cluster.Pods) {
 		switch {
-		case done(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "":
+		case Done(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "":
 		case p.Labels[kube.LabelManaged] == "true":
 			m := q.member(p, claims)
 			if m == nil {
@@ -86,7 +86,7 @@ func inOrder(pods []*corev1.Pod) []*corev1.Pod {
 
 // member reads a Pod with its claims; nil for one that cannot be read, which is noted as a fault.
 func (q *Queue) member(p *corev1.Pod, claims map[types.NamespacedName]*resourcev1.ResourceClaim) *Member {
-	r, faults := pod.Read(p, pod.In(q.spec(), p.Namespace, true))
+	r, faults := q.known.request(p)
 	if len(faults) > 0 {
 		q.fault(p, string(Invalid)+": "+faults.ToAggregate().Error())
 		return nil
@@ -98,7 +98,7 @@ func (q *Queue) member(p *corev1.Pod, claims map[types.NamespacedName]*resourcev
 		if c == nil {
 			continue
 		}
-		s, err := claim.Read(c)
+		s, err := q.known.share(c)
 		if owner, ok := claim.Owner(c); err == nil && (!ok || owner.UID != p.UID || len(s.GPUs) != w.GPUs) {
 			err = fmt.Errorf("resource claim %s/%s is not this Pod's", c.Namespace, c.Name)
 		}
@@ -125,6 +125,9 @@ func (q *Queue) asksWhole(p *corev1.Pod) bool {
 	}
 	return (p.Spec.SchedulerName == "" || p.Spec.SchedulerName == corev1.DefaultSchedulerName) && wholeGPUs(p) > 0
 }
+
+// Concerns says whether a Pod shares GPUs or asks for whole ones.
+func Concerns(p *corev1.Pod) bool { return p.Labels[kube.LabelManaged] == "true" || wholeGPUs(p) > 0 }
 
 // wholeGPUs is how many GPUs a Pod asks for that did not opt in.
 func wholeGPUs(p *corev1.Pod) int {
@@ -221,7 +224,7 @@ func (q *Queue) ousted(m *Member) bool {
 
 // orphan is what a claim holds whose Pod is not there any more, or cannot be read. A claim that is not as weft writes them closes its GPUs.
 func (q *Queue) orphan(c *resourcev1.ResourceClaim) []*Job {
-	s, err := claim.Read(c)
+	s, err := q.known.share(c)
 	if err == nil {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.UID, CreationTimestamp: c.CreationTimestamp}}
 		r := &pod.Request{Floor: s.Floor, Class: s.Class, Peak: s.Peak, Gang: 1}

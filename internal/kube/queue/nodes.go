@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -29,10 +27,11 @@ type nodes struct {
 	pins  map[types.UID]string  // node of a Pod that is not bound yet
 	cache map[string]*dispatch.Nodes
 	only  map[string]*dispatch.Nodes // one node alone
+	known *Memory
 }
 
-func newNodes(c *Cluster) *nodes {
-	n := &nodes{list: slices.Clone(c.Nodes), at: map[string]int{}, pods: map[types.UID]*corev1.Pod{}, pins: map[types.UID]string{},
+func newNodes(c *Cluster, m *Memory) *nodes {
+	n := &nodes{known: m, list: slices.Clone(c.Nodes), at: map[string]int{}, pods: map[types.UID]*corev1.Pod{}, pins: map[types.UID]string{},
 		cache: map[string]*dispatch.Nodes{}, only: map[string]*dispatch.Nodes{}}
 	slices.SortFunc(n.list, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	n.asked, n.count = make([]corev1.ResourceList, len(n.list)), make([]int, len(n.list))
@@ -42,7 +41,7 @@ func newNodes(c *Cluster) *nodes {
 	}
 	for _, p := range c.Pods {
 		n.pods[p.UID] = p
-		if done(p) {
+		if Done(p) {
 			continue
 		}
 		if i, ok := n.at[p.Spec.NodeName]; ok {
@@ -59,7 +58,7 @@ func newNodes(c *Cluster) *nodes {
 // ask counts a Pod with a node.
 func (n *nodes) ask(i int, p *corev1.Pod) {
 	n.count[i]++
-	for name, quantity := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+	for name, quantity := range n.known.pod(p).requests {
 		sum := n.asked[i][name]
 		sum.Add(quantity)
 		n.asked[i][name] = sum
@@ -140,8 +139,8 @@ type constraints struct {
 	Requests    corev1.ResourceList
 }
 
-func constraintsOf(p *corev1.Pod) constraints {
-	c := constraints{Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, Requests: resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})}
+func constraintsOf(p *corev1.Pod, requests corev1.ResourceList) constraints {
+	c := constraints{Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, Requests: requests}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		c.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
@@ -151,11 +150,8 @@ func constraintsOf(p *corev1.Pod) constraints {
 // may are the nodes that a Pod may be on, as far as its node selector, affinity, tolerations and requests go; Pods that are alike in
 // these share the answer. nil stands for all.
 func (n *nodes) may(p *corev1.Pod) *dispatch.Nodes {
-	key, err := json.Marshal(constraintsOf(p))
-	if err != nil {
-		return &dispatch.Nodes{}
-	}
-	if known, ok := n.cache[string(key)]; ok {
+	key := n.known.terms(p)
+	if known, ok := n.cache[key]; ok {
 		return known
 	}
 	all, may := true, &dispatch.Nodes{May: make([]bool, len(n.list))}
@@ -167,7 +163,7 @@ func (n *nodes) may(p *corev1.Pod) *dispatch.Nodes {
 	if all {
 		may = nil
 	}
-	n.cache[string(key)] = may
+	n.cache[key] = may
 	return may
 }
 
@@ -199,7 +195,7 @@ func (n *nodes) full(i int, p *corev1.Pod) string {
 	if most, ok := room[corev1.ResourcePods]; ok && int64(n.count[i]) >= most.Value() {
 		return fmt.Sprintf("%d Pods are there, at most %d", n.count[i], most.Value())
 	}
-	asks := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	asks := n.known.pod(p).requests
 	for _, name := range slices.Sorted(maps.Keys(asks)) {
 		wants, free := asks[name], room[name]
 		if name == kube.ExtendedResource || wants.IsZero() {

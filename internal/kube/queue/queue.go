@@ -34,6 +34,9 @@ type Cluster struct {
 	Policy     *v1alpha1.SharingPolicy // nil for the defaults
 	Profiles   []*v1alpha1.WorkloadProfile
 
+	// Memory may be nil. It makes the next question cheaper.
+	Memory *Memory
+
 	// Held are Pods that are not tried now, by their UID: the text says why.
 	Held map[types.UID]string
 
@@ -94,6 +97,7 @@ type Queue struct {
 
 	cluster *Cluster
 	book    *estimate.Book
+	known   *Memory
 	nodes   *nodes
 	at      map[string]int       // GPU by UUID
 	native  map[int][]claim.User // who holds a GPU whole, with its namespace before the name
@@ -119,7 +123,12 @@ type Eviction struct {
 func Build(c *Cluster, b *estimate.Book) *Queue {
 	q := &Queue{cluster: c, book: b, Jobs: map[box.ID]*Job{}, Faults: map[types.NamespacedName]Fault{},
 		at: map[string]int{}, native: map[int][]claim.User{}, reside: map[int][]box.ID{}}
-	q.nodes = newNodes(c)
+	if q.known = c.Memory; q.known == nil {
+		q.known = &Memory{}
+	}
+	q.known.begin(c.Policy)
+	defer q.known.end()
+	q.nodes = newNodes(c, q.known)
 	q.takeGPUs()
 	q.State.Now = c.Now
 	q.State.Options = options(c.Policy)
@@ -163,5 +172,5 @@ func (q *Queue) Held(m *Member) (string, bool) {
 // Waits says whether a Pod is there and not bound to a node.
 func (q *Queue) Waits(uid types.UID) bool {
 	p := q.nodes.pods[uid]
-	return p != nil && p.Spec.NodeName == "" && !done(p)
+	return p != nil && p.Spec.NodeName == "" && !Done(p)
 }

@@ -54,7 +54,7 @@ func (q *Queue) Wait(w dispatch.Wait) Word {
 	}
 	word.Text = fmt.Sprintf("%s: %s", code, q.why(j, w))
 	if !word.Warning {
-		word.Text += q.ways(j)
+		word.Text += q.ways(j, code)
 	}
 	return word
 }
@@ -68,6 +68,9 @@ func (q *Queue) why(j *Job, w dispatch.Wait) string {
 	case plan.Priority:
 		return q.name(w.After) + " comes first, and would wait longer"
 	case plan.Quota:
+		if r.Limit == 0 {
+			return j.Members[0].Pod.Namespace + " may share no GPUs: its quota is 0"
+		}
 		return fmt.Sprintf("%s would have %.0f GPUs, its quota is %.0f", j.Members[0].Pod.Namespace, r.Got, r.Limit)
 	case plan.Gang:
 		return fmt.Sprintf("it starts with %.0f GPUs at once, %.0f of %d take it", r.Got, r.Limit, len(q.GPUs)) + list(w.Refused) + q.nearest(j, w)
@@ -215,8 +218,14 @@ func (q *Queue) name(id box.ID) string {
 	return "another job"
 }
 
-// ways tells of a rollout that is in its own way: a Pod of the same Deployment or StatefulSet holds what this one waits for.
-func (q *Queue) ways(j *Job) string {
+// yields is what would let two Pods of one Deployment share, by what keeps them apart.
+var yields = map[plan.Code]string{
+	plan.FloorSelf: "lower weft.dev/floor", plan.FloorResident: "lower weft.dev/floor", plan.MemoryReserved: "lower weft.dev/memory",
+	plan.MemoryOverflow: "lower weft.dev/memory", plan.ClassConflict: "make weft.dev/class burstable", plan.ProfileUnknown: "state weft.dev/memory",
+}
+
+// ways tells of a rollout that is in its own way: a Pod of the same Deployment holds what this one waits for.
+func (q *Queue) ways(j *Job, code plan.Code) string {
 	p := j.Members[0].Pod
 	owner := OwnerOf(p)
 	if owner.Kind != "Deployment" {
@@ -226,7 +235,11 @@ func (q *Queue) ways(j *Job) string {
 		for _, id := range q.reside[g] {
 			other := q.Jobs[id].Members[0].Pod
 			if other.Namespace == p.Namespace && OwnerOf(other) == owner && other.Labels[hashLabel] != p.Labels[hashLabel] {
-				return fmt.Sprintf("; %s of the same %s holds %s: set its maxSurge to 0, or lower weft.dev/floor until both fit", nameOf(q.Jobs[id]), owner, &q.GPUs[g])
+				text := fmt.Sprintf("; %s of the same %s holds %s: set its maxSurge to 0", nameOf(q.Jobs[id]), owner, &q.GPUs[g])
+				if how, ok := yields[code]; ok {
+					text += ", or " + how + " until both fit"
+				}
+				return text
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func ran(p *corev1.Pod, now time.Time) (from, to time.Time) {
 	if p.Status.StartTime == nil {
 		from = now
 	}
-	if !done(p) {
+	if !Done(p) {
 		return from, to
 	}
 	to = from

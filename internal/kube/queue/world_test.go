@@ -138,8 +138,19 @@ func (w *world) turn() (*Queue, dispatch.Decision) {
 	return q, d
 }
 
-// claims writes the claims of a job that starts.
+// claims writes the claims of a job that starts, each for the first time.
 func (w *world) claims(q *Queue, s dispatch.Start) {
+	w.t.Helper()
+	before := len(w.c.Claims)
+	w.claimsUnchecked(q, s)
+	for _, c := range w.c.Claims[before:] {
+		if slices.ContainsFunc(w.c.Claims[:before], func(o *resourcev1.ResourceClaim) bool { return o.Namespace == c.Namespace && o.Name == c.Name }) {
+			w.t.Fatalf("claim %s is written twice", c.Name)
+		}
+	}
+}
+
+func (w *world) claimsUnchecked(q *Queue, s dispatch.Start) {
 	w.t.Helper()
 	places, err := q.Place(s)
 	if err != nil {
@@ -150,9 +161,6 @@ func (w *world) claims(q *Queue, s dispatch.Start) {
 			c := claim.New(share)
 			w.next++
 			c.UID, c.CreationTimestamp = types.UID(fmt.Sprintf("claim-%05d", w.next)), metav1.NewTime(w.c.Now)
-			if slices.ContainsFunc(w.c.Claims, func(o *resourcev1.ResourceClaim) bool { return o.Namespace == c.Namespace && o.Name == c.Name }) {
-				w.t.Fatalf("claim %s is written twice", c.Name)
-			}
 			w.c.Claims = append(w.c.Claims, c)
 		}
 	}
@@ -215,7 +223,7 @@ func (w *world) held(d claim.Device) (memory, share int64) {
 
 // schedule binds a Pod if its claims, or the whole GPUs that it asks, fit on one node. It is the scheduler's part.
 func (w *world) schedule(p *corev1.Pod) bool {
-	if p.Spec.NodeName != "" || len(p.Spec.SchedulingGates) > 0 || done(p) {
+	if p.Spec.NodeName != "" || len(p.Spec.SchedulingGates) > 0 || Done(p) {
 		return false
 	}
 	if p.Labels[kube.LabelManaged] != "true" {
