@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +13,14 @@ import (
 	"weft.dev/weft/internal/kube/look/reader"
 	"weft.dev/weft/internal/profile"
 	"weft.dev/weft/internal/trace"
+	"weft.dev/weft/internal/unit"
 )
 
 // clusterFlags have the jobs read from a cluster.
 type clusterFlags struct {
-	FromCluster bool   `help:"Plan the Pods of a Kubernetes cluster that ask for GPUs, opted in or not."`
-	Namespace   string `short:"n" placeholder:"NS" help:"Only Pods of this namespace. Default: all."`
+	FromCluster bool       `help:"Plan the Pods of a Kubernetes cluster that ask for GPUs, opted in or not."`
+	Namespace   string     `short:"n" placeholder:"NS" help:"Only Pods of this namespace. Default: all."`
+	Memory      unit.Bytes `placeholder:"8GiB" help:"Peak memory of the Pods of which it is not known. Default: all of a GPU."`
 	kubeAt
 }
 
@@ -25,8 +28,8 @@ type clusterFlags struct {
 func (c *planCommand) source() error {
 	f := &c.Cluster
 	switch {
-	case !f.FromCluster && (f.named() || f.Namespace != ""):
-		return flagError("--kubeconfig", f.Kubeconfig, "a cluster is named, and not asked for its jobs", "", "add --from-cluster")
+	case !f.FromCluster && (f.named() || f.Namespace != "" || f.Memory != 0):
+		return flagError("--from-cluster", "", "--kubeconfig, --context, --namespace and --memory are of a cluster", "", "add --from-cluster, or leave them out")
 	case !f.FromCluster && c.Jobs == "":
 		return flagError("JOBS.csv", "", "no jobs to plan", "", "name a file, - for the standard input, or --from-cluster; see weft plan --help")
 	case !f.FromCluster:
@@ -35,6 +38,9 @@ func (c *planCommand) source() error {
 		return flagError("--from-cluster", c.Jobs, "jobs from a file and from a cluster", "one plan is of one source", "leave one of the two out")
 	}
 	var faults []error
+	if f.Memory != 0 && f.Memory < unit.MiB {
+		faults = append(faults, flagError("--memory", f.Memory.String(), fmt.Sprintf("no job needs as little memory as %v", f.Memory), "a number without a unit is bytes", "write a unit, such as 8GiB"))
+	}
 	r := &c.Read
 	for _, x := range []struct {
 		flag string
@@ -74,8 +80,10 @@ func (c *planCommand) readCluster(ctx context.Context, s *session, in *planInput
 	switch {
 	case c.Sharing.GPUMemory == 0:
 		in.notes = append(in.notes, "weft serves no GPU of this cluster yet: --gpu-memory says how much memory each has", noLimit)
+	case unknown > 0 && c.Cluster.Memory > 0:
+		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: counted with --memory %v", several(unknown, "job"), c.Cluster.Memory))
 	case unknown > 0:
-		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: each worker takes a GPU whole; annotate weft.dev/memory", several(unknown, "job")))
+		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: each worker takes a GPU whole; annotate weft.dev/memory, or try --memory 8GiB", several(unknown, "job")))
 	}
 	c.keepFitting(in, w.Jobs, profiles)
 	in.note(ctx, c)
@@ -122,7 +130,7 @@ func (c *planCommand) clusterMemory(w *look.Workload) (profiles []profile.Profil
 		}
 		if !known {
 			unknown++
-			p = profile.Flat(c.Sharing.GPUMemory)
+			p = profile.Flat(cmp.Or(c.Cluster.Memory, c.Sharing.GPUMemory))
 		}
 		profiles = append(profiles, p)
 	}

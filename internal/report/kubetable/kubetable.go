@@ -30,9 +30,9 @@ type View struct {
 const (
 	keepUUID = iota
 	keepModel
-	keepPredicted
-	keepClass
 	keepMemory
+	keepClass
+	keepPredicted
 )
 
 // Nodes writes the table of nodes.
@@ -97,6 +97,25 @@ func shortUUID(uuid string) string {
 // names joins names with commas; "-" for none.
 func names(list []string) string { return cmp.Or(strings.Join(list, ","), report.None) }
 
+// places names GPUs, what is common to those in a row once: "node-3/gpu0,1 node-4/gpu0"; "-" for none.
+func places(gpus []string) string {
+	var b strings.Builder
+	last := ""
+	for _, gpu := range gpus {
+		node := strings.TrimRight(gpu, "0123456789")
+		switch {
+		case node == last:
+			b.WriteString("," + gpu[len(node):])
+		case last == "":
+			b.WriteString(gpu)
+		default:
+			b.WriteString(" " + gpu)
+		}
+		last = node
+	}
+	return cmp.Or(b.String(), report.None)
+}
+
 // gib is an amount of memory in GiB, without the unit.
 func gib(b unit.Bytes) string { return strconv.FormatFloat(b.GiB(), 'f', 1, 64) }
 
@@ -119,7 +138,7 @@ func (v View) podRow(p *look.Pod) []report.Cell {
 	if len(p.On) > 0 {
 		predicted = share(p.Predicted)
 	}
-	row := report.Cells(p.Namespace, p.Name, string(p.State), classOf(p), names(p.On), share(p.Rate), predicted, share(p.Floor), memory, boxtable.Span(v.Now.Sub(p.Since)), p.Reason)
+	row := report.Cells(p.Namespace, p.Name, string(p.State), classOf(p), places(p.On), share(p.Rate), predicted, share(p.Floor), memory, boxtable.Span(v.Now.Sub(p.Since)), p.Reason)
 	switch p.State {
 	case look.Waiting, look.Placed:
 		row[2].Mark = report.Waiting

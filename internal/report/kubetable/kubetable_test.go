@@ -129,3 +129,11 @@ func TestTablesAreMarked(t *testing.T) {
 				{Namespace: "ml", Name: "c", State: look.Running, On: []string{"n/0"}, Rate: ptr(0.81), Floor: ptr(0.85), Below: true, Since: since, Reason: "below its floor"}})
 		})
 }
+
+func TestPlaces(t *testing.T) {
+	for want, gpus := range map[string][]string{"-": nil, "n/gpu0": {"n/gpu0"}, "n/gpu0,1,11": {"n/gpu0", "n/gpu1", "n/gpu11"}, "n/gpu7 n-2/gpu0,1": {"n/gpu7", "n-2/gpu0", "n-2/gpu1"}} {
+		if got := places(gpus); got != want {
+			t.Errorf("%q: %q, want %q", gpus, got, want)
+		}
+	}
+}
