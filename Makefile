@@ -86,6 +86,16 @@ test-c: build ## the tests of the C parts: plain, with ASan and UBSan, with TSan
 	  $(MAKE) -s -C shim SAN=$$san OUT=$(SANITIZED)/$$san test-shim test-emu test-hooks test-memory; \
 	done
 
+# The chart is rendered by Helm's own library, in a module of its own: docs/decisions/0022.
+.PHONY: chart
+chart: ## write deploy/weft.yaml, which is committed, from charts/weft
+	cd test/chart && $(GO) run -buildvcs=false . ../../charts/weft > ../../deploy/weft.yaml.new
+	mv deploy/weft.yaml.new deploy/weft.yaml
+
+.PHONY: test-chart
+test-chart: ## the Helm chart: golden files, rights, deploy/weft.yaml
+	cd test/chart && $(GO) vet . && $(GO) test -count=1 .
+
 .PHONY: test-python
 test-python: shim ## the tests of the Python package, beside libweft.so
 	python3 -B -m unittest discover -q -s python -t python
@@ -138,10 +148,11 @@ fuzz-short: ## run every fuzz target for FUZZTIME
 
 .PHONY: verify
 verify: vet lint ## formatting, modules, generated files, vet and lint
-	@unformatted=$$(gofmt -l cmd internal shim test); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l api cmd internal shim test); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 	@scripts/generated.sh
+	cd test/chart && $(GO) mod tidy -diff && $(GO) test -count=1 -run '^TestManifest$$' .
 
 .PHONY: deps
 deps: ## install the system packages that the tests need, or name them

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sums() { find cmd internal docs shim -type f -exec cksum {} + | sort -k3; }
+sums() { find api charts cmd internal docs shim -type f -exec cksum {} + | sort -k3; }
 before=$(sums)
 ${GO:-go} generate ./...
 after=$(sums)
