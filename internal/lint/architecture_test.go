@@ -51,6 +51,7 @@ var architecture = []row{
 	{pkg: "internal/emugpu", may: upTo("unit"), libs: []string{"golang.org/x/sys"}},                                                                                       // emulated GPUs and their broker
 	{pkg: "internal/emugpu/model", pure: true, may: upTo("unit")},                                                                                                         // when work on GPUs ends
 	{pkg: "api/v1alpha1", libs: []string{"k8s.io/apimachinery"}},                                                                                                          // what weft adds to the Kubernetes API
+	{pkg: "internal/kube", pure: true},                                                                                                                                    // names in the API
 	{pkg: "internal/kube/pod", pure: true, may: append(upTo("unit", "cluster", "spelling", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // Pods as users write them
 	{pkg: "internal/kube/webhook", may: append(upTo("unit", "catalogue", "profile", "spelling", "kube"), "api/v1alpha1"), // answers the API server about what users write
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "gomodules.xyz/jsonpatch"}},
