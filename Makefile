@@ -58,7 +58,7 @@ demo: build ## run 16 training jobs on four emulated GPUs three ways, and compar
 # The race detector slows computing down some tenfold, so it runs the short tests of what starts goroutines. The whole suite comes
 # last, and of it one by one what measures time with many processes. Lint holds all of vet.
 .PHONY: test
-test: deps lint build cluster-build test-c test-python test-web ## install what the tests need and run all of them
+test: deps lint build cluster-build test-c test-python test-web test-chart ## install what the tests need and run all of them
 	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$(scripts/concurrent.sh $(PKG) | grep -v /test/)
 	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m -p 1 ./test/agent ./test/box
 	$(GO) test -count=1 -timeout 20m $$($(GO) list $(PKG) | grep -v /test/)
@@ -86,7 +86,7 @@ test-c: build ## the tests of the C parts: plain, with ASan and UBSan, with TSan
 	  $(MAKE) -s -C shim SAN=$$san OUT=$(SANITIZED)/$$san test-shim test-emu test-hooks test-memory; \
 	done
 
-# The chart is rendered by Helm's own library, in a module of its own: docs/decisions/0022.
+# The chart is rendered by Helm's own library, in a module of its own: docs/decisions/0021.
 .PHONY: chart
 chart: ## write deploy/weft.yaml, which is committed, from charts/weft
 	cd test/chart && $(GO) run -buildvcs=false . ../../charts/weft > ../../deploy/weft.yaml.new

@@ -20,11 +20,11 @@ func (c Cached) Policy(ctx context.Context) (*v1alpha1.SharingPolicySpec, error)
 	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, &p)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // no policy is an answer
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get SharingPolicy %s: %w", v1alpha1.PolicyName, err)
 	case len(CheckPolicy(&p.Spec)) > 0:
-		return nil, nil //nolint:nilnil // no policy is an answer
+		return nil, nil
 	}
 	return &p.Spec, nil
 }

@@ -18,19 +18,19 @@ import (
 )
 
 // policies refuses policies that contradict themselves.
-func policies(_ context.Context, req admission.Request) admission.Response { //nolint:gocritic // the interface passes it by value
+func policies(_ context.Context, req admission.Request) admission.Response {
 	var p v1alpha1.SharingPolicy
 	return check(req, &p, v1alpha1.Kind("SharingPolicy").Kind, func() field.ErrorList { return CheckPolicy(&p.Spec) })
 }
 
 // profiles refuses profiles that say nothing usable.
-func profiles(_ context.Context, req admission.Request) admission.Response { //nolint:gocritic // the interface passes it by value
+func profiles(_ context.Context, req admission.Request) admission.Response {
 	var p v1alpha1.WorkloadProfile
 	return check(req, &p, v1alpha1.Kind("WorkloadProfile").Kind, func() field.ErrorList { return CheckProfile(&p.Spec) })
 }
 
 // check reads an object and refuses it where it has faults. Objects that go are not held up.
-func check(req admission.Request, object any, kind string, faults func() field.ErrorList) admission.Response { //nolint:gocritic // as above
+func check(req admission.Request, object any, kind string, faults func() field.ErrorList) admission.Response {
 	if req.Operation == admissionv1.Delete {
 		return admission.Allowed("")
 	}

@@ -24,7 +24,7 @@ type pods struct {
 	share  bool // their namespaces share
 }
 
-func (h pods) handle(ctx context.Context, req admission.Request) admission.Response { //nolint:gocritic // the interface passes it by value
+func (h pods) handle(ctx context.Context, req admission.Request) admission.Response {
 	var p corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &p); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the Pod: %w", err))
