@@ -32,10 +32,10 @@ import (
 type controllerCommand struct {
 	Kubeconfig    string        `env:"KUBECONFIG" placeholder:"FILE" help:"How to reach the cluster. Default: the account of the Pod that this runs in."`
 	Namespace     string        `default:"weft-system" help:"Where its lease, and the Secret and the Service of its webhook are."`
-	ListenWebhook string        `name:"listen-webhook" default:":9443" placeholder:"ADDRESS" help:"Where the API server asks about new Pods; empty for nowhere."`
-	Metrics       string        `default:":8080" placeholder:"ADDRESS" help:"Where to serve /metrics, /healthz and /readyz; empty for nowhere."`
+	ListenWebhook string        `name:"listen-webhook" default:":9443" help:"Where the API server asks about new Pods; empty for nowhere."`
+	Metrics       string        `default:":8080" help:"Where to serve /metrics, /healthz and /readyz; empty for nowhere."`
 	LeaderElect   bool          `name:"leader-elect" help:"Of several replicas, only the one that holds the lease acts; all answer the webhook."`
-	Lifetime      time.Duration `name:"certificate-lifetime" default:"2160h" placeholder:"DURATION" help:"Of the webhook's certificates; they are renewed after half of it."`
+	Lifetime      time.Duration `name:"certificate-lifetime" default:"2160h" help:"Of the webhook's certificates; they are renewed after half of it."`
 	JSON          bool          `name:"json" help:"Write the log as JSON."`
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ func TestScale(t *testing.T) {
 	creating.Wait()
 	t.Logf("%d Pods created in %.0f s", len(drafts), time.Since(began).Seconds())
 	began = time.Now()
+	before := processor(t)
 	c := s.controller(nil)
 	s.within(10*time.Minute, "all are bound", func() string {
 		time.Sleep(time.Second)
@@ -81,16 +83,26 @@ func TestScale(t *testing.T) {
 		return ""
 	})
 	took := time.Since(began)
-	plans := c.figures.observed(t)
+	plans, spent := c.figures.observed(t), processor(t)-before
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	t.Logf("%d Pods pinned and bound in %.0f s; %d plans took %.1f s together; heap %d MB, from the system %d MB", len(drafts), took.Seconds(),
-		plans.GetSampleCount(), plans.GetSampleSum(), memory.HeapAlloc>>20, memory.Sys>>20)
+	t.Logf("%d Pods pinned and bound in %.0f s; %d plans took %.1f s together; %.1f s of processor; heap %d MB, from the system %d MB", len(drafts), took.Seconds(),
+		plans.GetSampleCount(), plans.GetSampleSum(), spent.Seconds(), memory.HeapAlloc>>20, memory.Sys>>20)
 	s.judge()
 	s.nodes = all
 	if os.Getenv("WEFT_STRICT") != "" && (took > 2*time.Minute || plans.GetSampleSum() > 5) {
 		t.Error("promised are 120 s, and 5 s for plans")
 	}
+}
+
+// processor is the processor time of this process, the controller and the test.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // observed are the plans so far.
