@@ -82,7 +82,7 @@ func (p *planner) comparePlaces(a, b *place) int {
 // way here. So the first in line waits at most for the residents that it finds.
 func (p *planner) nearest(job int) []cluster.GPU {
 	size := p.together(job)
-	best := shortlist{p: p, most: (p.workers(job) + size - 1) / size, distance: p.distancesTo(job)}
+	best := shortlist{most: (p.workers(job) + size - 1) / size, gauge: p.gauge(job)}
 	var x place
 	if size == 1 {
 		for g := range cluster.GPU(len(p.s.GPUs)) {
@@ -106,10 +106,9 @@ func (p *planner) nearest(job int) []cluster.GPU {
 
 // shortlist is the best of the places offered, the first of equals first.
 type shortlist struct {
-	p        *planner
-	most     int
-	places   []place
-	distance func(cluster.GPU) distance
+	gauge
+	most   int
+	places []place
 }
 
 // full says whether nobody kept by so many comes on the list any more.

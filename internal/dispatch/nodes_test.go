@@ -44,7 +44,7 @@ func drawCluster(d dice) *State {
 	return s
 }
 
-// outcome is what a decision comes to, whichever of the GPUs that are alike it names.
+// outcome is what a decision comes to, whichever of the GPUs that are alike it names, and of the jobs that are alike and keep them.
 type outcome struct {
 	starts []box.ID
 	waits  []string
@@ -60,7 +60,7 @@ func outcomeOf(s *State) outcome {
 		o.starts = append(o.starts, start.Job)
 	}
 	for _, w := range d.Waits {
-		o.waits = append(o.waits, fmt.Sprint(w.Job, w.Reason.Code, w.After, d.Promised[w.Job]))
+		o.waits = append(o.waits, fmt.Sprint(w.Job, w.Reason.Code, d.Promised[w.Job]))
 	}
 	return o
 }

@@ -106,9 +106,9 @@ func (p *planner) higherThan(aged int) *placement.Ahead {
 type passing struct {
 	p     *planner
 	job   int
-	free  bool // everywhere
-	above *placement.Ahead
-	known *answers // nil until one is asked for
+	free  bool             // everywhere
+	known *answers         // nil until one is asked for
+	above *placement.Ahead // with it
 }
 
 // law is what decides whom a job is in the way of, the GPU aside.
@@ -124,16 +124,15 @@ type answers struct {
 	whom    map[[2]int32]int
 }
 
+// passing is set up for the job that is tried now.
 func (p *planner) passing(job int, free bool) *passing {
-	l := &passing{p: p, job: job, free: free}
-	if !free {
-		l.above = p.higherThan(p.aged(job))
-	}
-	return l
+	p.law = passing{p: p, job: job, free: free}
+	return &p.law
 }
 
 // answers that hold now.
 func (l *passing) answers() *answers {
+	l.above = l.p.higherThan(l.p.aged(l.job))
 	key := law{l.p.packer.Ask(l.job), l.above}
 	known := l.p.harms[key]
 	if known == nil || known.version != l.above.Version() {

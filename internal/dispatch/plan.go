@@ -41,6 +41,7 @@ type planner struct {
 	far     distances
 	single  []place // room for offerNode
 	tallies [2]*placement.Tally
+	law     passing
 	promise time.Time // when ahead[0] starts at the latest; zero for unknown
 	steps   int       // of searching for harm that are left
 }
@@ -50,7 +51,7 @@ func newPlanner(s *State) *planner {
 		harms: map[law]*answers{}, held: map[shape]box.ID{}}
 	p.levels, p.place, p.claims = make([]int, len(p.jobs)), make([]int, len(p.jobs)), make([][]cluster.GPU, len(p.jobs))
 	p.numberFits()
-	p.kept, p.far = newKeeping(p.board), distances{slot: map[int32]int{}}
+	p.kept = newKeeping(p.board)
 	p.steps = p.harmSteps()
 	for i := range p.tallies {
 		p.tallies[i] = placement.NewTally(len(p.sorts.nodes), 1)

@@ -33,10 +33,10 @@ func (p *planner) wait(job int) Wait {
 func (p *planner) askAll(job int, f *fit) {
 	taken, together, n := p.tallies[0], p.together(job), p.workers(job)
 	taken.Reset(together)
-	distanceOf := p.distancesTo(job)
+	gauge := p.gauge(job)
 	var refused refusals
 	for g := range cluster.GPU(len(p.s.GPUs)) {
-		if far := distanceOf(g); far == (distance{}) {
+		if far := gauge.distance(g); far == (distance{}) {
 			taken.Add(p.node(g))
 		} else {
 			refused[far.rank]++
@@ -45,7 +45,7 @@ func (p *planner) askAll(job int, f *fit) {
 	most, node := taken.Most()
 	nearest, near := cluster.NoGPU, distance{}
 	for g := range cluster.GPU(len(p.s.GPUs)) {
-		far := distanceOf(g)
+		far := gauge.distance(g)
 		if far == (distance{}) || node >= 0 && together > 1 && p.node(g) != node {
 			continue
 		}
@@ -83,7 +83,7 @@ func (d distance) compare(other distance) int {
 
 // distances remembers what GPUs said to the jobs of the asks that came last, by spot.
 type distances struct {
-	slot map[int32]int
+	slot []int32 // of each ask, and 1; 0 for none
 	asks []int32 // of each slot
 	rows [][]measured
 	next int // slot that is given away next
@@ -100,38 +100,45 @@ type measured struct {
 
 // row is what is remembered of an ask.
 func (d *distances) row(ask int32) *[]measured {
-	slot, ok := d.slot[ask]
-	switch {
-	case ok:
-	case len(d.rows) < mostAsks:
-		slot = len(d.rows)
-		d.rows, d.asks = append(d.rows, nil), append(d.asks, ask)
-		d.slot[ask] = slot
-	default:
-		slot, d.next = d.next, (d.next+1)%mostAsks
-		delete(d.slot, d.asks[slot])
-		d.slot[ask], d.asks[slot] = slot, ask
-		clear(d.rows[slot])
+	if int(ask) >= len(d.slot) {
+		d.slot = append(d.slot, make([]int32, 1+int(ask)-len(d.slot))...)
 	}
-	return &d.rows[slot]
+	switch {
+	case d.slot[ask] > 0:
+	case len(d.rows) < mostAsks:
+		d.rows, d.asks = append(d.rows, nil), append(d.asks, ask)
+		d.slot[ask] = int32(len(d.rows))
+	default:
+		d.slot[d.asks[d.next]] = 0
+		d.asks[d.next] = ask
+		clear(d.rows[d.next])
+		d.slot[ask] = int32(d.next) + 1
+		d.next = (d.next + 1) % mostAsks
+	}
+	return &d.rows[d.slot[ask]-1]
 }
 
-// distancesTo says how far each GPU is from taking a job, which is the same for all jobs of an ask and all GPUs of a spot. It is
-// for one pass over the GPUs.
-func (p *planner) distancesTo(job int) func(g cluster.GPU) distance {
-	row := p.far.row(p.packer.Ask(job))
-	return func(g cluster.GPU) distance {
-		at := int(p.packer.Spot(g))
-		if at >= len(*row) {
-			*row = append(*row, make([]measured, max(at+1, p.packer.Spots())-len(*row))...)
-		}
-		m := &(*row)[at]
-		if m.rank == 0 {
-			r, _ := p.packer.Why(job, g)
-			*m = measured{rank(r.Code) + 1, short(r)}
-		}
-		return distance{m.rank - 1, m.short}
+// gauge measures how far GPUs are from taking a job, which is the same for all jobs of an ask and all GPUs of a spot. It is for
+// one pass over the GPUs.
+type gauge struct {
+	p   *planner
+	job int
+	row *[]measured
+}
+
+func (p *planner) gauge(job int) gauge { return gauge{p, job, p.far.row(p.packer.Ask(job))} }
+
+func (m gauge) distance(g cluster.GPU) distance {
+	at := int(m.p.packer.Spot(g))
+	if at >= len(*m.row) {
+		*m.row = append(*m.row, make([]measured, max(at+1, m.p.packer.Spots())-len(*m.row))...)
 	}
+	d := &(*m.row)[at]
+	if d.rank == 0 {
+		r, _ := m.p.packer.Why(m.job, g)
+		*d = measured{rank(r.Code) + 1, short(r)}
+	}
+	return distance{d.rank - 1, d.short}
 }
 
 // idOf is the ID of a job by its number; 0 for none.

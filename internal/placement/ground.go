@@ -159,15 +159,15 @@ func (f *ground) number(k *Packer, kinds []int32) int32 {
 	if at, ok := f.stateAt[string(key)]; ok {
 		return at
 	}
-	s := state{kinds: slices.Clone(kinds)}
-	var groups []int32
-	for _, i := range kinds {
-		kind := &k.p.kinds[i]
-		groups = append(groups, kind.group)
-		s.load = s.load.Add(kind.profile)
-		s.size += kind.size
+	last := len(kinds) - 1
+	fewer := f.states[f.number(k, kinds[:last])]
+	kind := &k.p.kinds[kinds[last]]
+	s := state{kinds: slices.Clone(kinds), load: fewer.load.Add(kind.profile), size: fewer.size + kind.size}
+	groups := make([]int32, 0, len(kinds))
+	for _, i := range kinds { // they ascend by group first
+		groups = append(groups, k.p.kinds[i].group)
 	}
-	s.set = k.p.sets.of(groups) // kinds ascend by group first
+	s.set = k.p.sets.of(groups)
 	at := int32(len(f.states))
 	f.stateAt[string(key)] = at
 	f.states = append(f.states, s)
