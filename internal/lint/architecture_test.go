@@ -55,7 +55,8 @@ var architecture = []row{
 	{pkg: "internal/kube/pod", pure: true, may: append(upTo("unit", "cluster", "spelling", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // Pods as users write them
 	{pkg: "internal/kube/webhook", may: append(upTo("unit", "catalogue", "profile", "spelling", "kube"), "api/v1alpha1"), // answers the API server about what users write
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "gomodules.xyz/jsonpatch"}},
-	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // the durable record of a placement
+	{pkg: "internal/kube/verdict", may: append(upTo("unit", "catalogue", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"}}, // whether policies and profiles are in force
+	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}},             // the durable record of a placement
 	{pkg: "internal/kube/queue", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // a cluster as a question for dispatch
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", "k8s.io/klog"}},
 	{pkg: "internal/kube/look", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // what people ask of a cluster
