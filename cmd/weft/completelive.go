@@ -23,6 +23,8 @@ func (d *daemonCandidates) candidates(kind, state string) []candidate {
 	switch kind {
 	case "classes":
 		return []candidate{{"guaranteed", "shares with besteffort jobs only"}, {"burstable", "shares where floors hold"}, {"besteffort", "takes what others leave"}}
+	case "tables":
+		return []candidate{{"nodes", "of a cluster"}, {"gpus", "of a cluster"}, {"pods", "of a cluster that ask for GPUs"}}
 	case "profiles":
 		return profileNames()
 	}

@@ -61,7 +61,7 @@ func (c kubeAt) failed(err error, asJSON bool) error {
 	case errors.As(err, &access):
 		f := told(&trace.Error{Code: "bad_kubeconfig", File: access.Place, Message: oneLine(access.Err), Fix: "kubectl config view --kubeconfig " + shellWord(access.Place)})
 		if access.None {
-			f.faults[0].Message, f.faults[0].Fix = "no such file, or there is no access in it", "check the path"
+			f.faults[0].Message, f.faults[0].Fix = "no such file", "check the path"
 		}
 		return &f
 	case errors.As(err, &unreachable):
@@ -70,7 +70,7 @@ func (c kubeAt) failed(err error, asJSON bool) error {
 	case errors.As(err, &forbidden) && forbidden.Unknown:
 		return &forbiddenError{told(&trace.Error{Code: "unauthorized", Message: "the cluster does not know who asks", Why: oneLine(forbidden.Err), Fix: "kubectl auth whoami; log in again"})}
 	case errors.As(err, &forbidden):
-		return &forbiddenError{told(&trace.Error{Code: "forbidden", Message: fmt.Sprintf("you may not %s %s of all namespaces", forbidden.Verb, forbidden.Resource), Value: forbidden.Resource,
+		return &forbiddenError{told(&trace.Error{Code: "forbidden", Message: fmt.Sprintf("you may not %s %s in the whole cluster", forbidden.Verb, forbidden.Resource), Value: forbidden.Resource,
 			Why: oneLine(forbidden.Err), Fix: "ask for the ClusterRole in docs/kube-commands.md"})}
 	case errors.As(err, &absent) && absent.Old:
 		return &unreachableError{told(&trace.Error{Code: "too_old", Message: "this cluster is too old for weft", Why: absent.Error(), Fix: "Kubernetes 1.36 or later"})}

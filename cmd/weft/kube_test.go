@@ -38,7 +38,7 @@ import (
 //	shared NS/NAME ASKS...   creates a Pod that opted in: shared ml/a memory=8Gi floor=0.9
 //	place NS/NAME NODE GPU   writes its claim and lets it go, as the controller does
 //	bound NS/NAME            waits until the scheduler has bound it
-//	access FILE CHANGE       writes a kubeconfig that is no good: stranger, unknown, nowhere
+//	access FILE CHANGE       writes a kubeconfig of somebody else, or that is no good: stranger, reader, unknown, nowhere
 func TestKubeScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED under -short: brings up a control plane")
@@ -85,7 +85,15 @@ type kubeBed struct {
 
 func (k *kubeBed) setup(e *testscript.Env) error {
 	e.Setenv("KUBECONFIG", k.plane.Kubeconfig())
-	e.Setenv("SERVER", k.plane.Server())
+	docs, err := os.ReadFile("../../docs/kube-commands.md")
+	if err != nil {
+		return err
+	}
+	_, role, _ := strings.Cut(string(docs), "```yaml\n")
+	role, _, _ = strings.Cut(role, "```")
+	if err := os.WriteFile(filepath.Join(e.WorkDir, "role.yaml"), []byte(role), 0o666); err != nil { // that users are told to ask for
+		return err
+	}
 	e.Setenv("PATH", e.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(k.plane.Binaries().Path("kubectl")))
 	e.Setenv("WEFT_RUNTIME_DIR", filepath.Join(e.WorkDir, "run"))
 	e.Setenv("WEFT_STATE", "")
@@ -214,8 +222,8 @@ func (k *kubeBed) access(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	for _, user := range config.AuthInfos {
 		switch args[1] {
-		case "stranger":
-			user.Impersonate = "stranger"
+		case "stranger", "reader":
+			user.Impersonate = args[1]
 		case "unknown":
 			user.Token, user.ClientCertificate, user.ClientKey, user.ClientCertificateData, user.ClientKeyData = "nobody", "", "", nil, nil
 		}

@@ -20,7 +20,7 @@ type topCommand struct {
 	kubeAt
 	Namespace string `short:"n" placeholder:"NS" help:"Only Pods of this namespace. Default: all."`
 	Once      bool   `help:"Of a cluster: write the table once, as where there is no terminal."`
-	What      string `arg:"" optional:"" placeholder:"WHAT" help:"Of a cluster: nodes, gpus or pods. Default: this machine."`
+	What      string `arg:"" optional:"" placeholder:"WHAT" complete:"tables" help:"Of a cluster: nodes, gpus or pods. Default: this machine."`
 }
 
 // Help is what weft top --help adds.

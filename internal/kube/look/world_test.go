@@ -25,12 +25,12 @@ var now = time.Date(2026, 11, 30, 14, 32, 7, 0, time.UTC)
 
 // world is a cluster as its API has it.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	c    look.Cluster
 	next int
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	w := &world{t: t}
 	w.c.Now = now
 	for _, name := range []string{"ml", "plain"} {

@@ -95,7 +95,7 @@ func Found() bool {
 // AccessError is access that there is none of, or that cannot be used.
 type AccessError struct {
 	Place string // the file, or the files that were looked for
-	None  bool   // there is none
+	None  bool   // there is no such file
 	Err   error
 }
 
@@ -103,13 +103,19 @@ func (e *AccessError) Error() string { return e.Place + ": " + e.Err.Error() }
 
 func (e *AccessError) Unwrap() error { return e.Err }
 
-// errNone is an access that is nowhere.
-var errNone = errors.New("no access to a cluster")
+// What is wrong with access.
+var (
+	errNone  = errors.New("no access to a cluster")
+	errEmpty = errors.New("it names no cluster, or its context names one that is not there")
+)
 
 func accessError(o Options, rules *clientcmd.ClientConfigLoadingRules, err error) error {
 	place := cmp.Or(o.Kubeconfig, strings.Join(rules.Precedence, string(filepath.ListSeparator)))
-	if clientcmd.IsEmptyConfig(err) || errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist), clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && !Found():
 		return &AccessError{place, true, errNone}
+	case clientcmd.IsEmptyConfig(err):
+		return &AccessError{place, false, errEmpty}
 	}
 	return &AccessError{place, false, err}
 }
@@ -158,6 +164,7 @@ func (e *AbsentError) Error() string { return "there is no " + e.What }
 
 // fault is what an error of the API means.
 func (r *Reader) fault(verb, resource string, err error) error {
+	var status apierrors.APIStatus
 	switch {
 	case err == nil:
 		return nil
@@ -165,7 +172,7 @@ func (r *Reader) fault(verb, resource string, err error) error {
 		return &ForbiddenError{verb, resource, false, err}
 	case apierrors.IsUnauthorized(err):
 		return &ForbiddenError{verb, resource, true, err}
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown, apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+	case !errors.As(err, &status), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 		return &UnreachableError{r.Server, err}
 	}
 	return fmt.Errorf("%s %s at %s: %w", verb, resource, r.Server, err)
