@@ -16,6 +16,7 @@ import (
 
 	"weft.dev/weft/internal/kube"
 	"weft.dev/weft/test/cluster"
+	"weft.dev/weft/test/kube/site"
 	"weft.dev/weft/test/suite"
 )
 
@@ -35,9 +36,9 @@ func processes(p *corev1.Pod, text string) []int {
 }
 
 // killWeft kills all processes of weft's Pods with a label, as a crash would.
-func (s *site) killWeft(t *testing.T, component string) {
+func (s *bed) killWeft(t *testing.T, component string) {
 	t.Helper()
-	list, err := s.api.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=" + component})
+	list, err := s.api.CoreV1().Pods(site.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=" + component})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestKills(t *testing.T) {
 	before := map[string][]int{"a": processes(a, "weft-train"), "b": processes(b, "weft-train")}
 	component := func(name string) func() error {
 		return func() error {
-			c := s.cluster.Component(name)
+			c := s.Component(name)
 			if err := c.Kill(t.Context()); err != nil {
 				return err
 			}
@@ -90,7 +91,7 @@ func TestKills(t *testing.T) {
 		}
 		name := fmt.Sprintf("after-%d", i)
 		eventually(t, "a Job is taken after the death of "+part.name, func(ctx context.Context) string {
-			if _, err := n.kubectl(ctx, job{name: name, floor: "0.2", memory: "2Gi", profile: "resnet:64", class: "besteffort", seconds: 3600}.yaml(), "apply", "-n", n.name, "-f", "-"); err != nil {
+			if _, err := n.Kubectl(ctx, job{name: name, floor: "0.2", memory: "2Gi", profile: "resnet:64", class: "besteffort", seconds: 3600}.yaml(), "apply", "-n", n.name, "-f", "-"); err != nil {
 				return err.Error()
 			}
 			return ""
@@ -126,28 +127,28 @@ func TestControllerAway(t *testing.T) {
 	t.Cleanup(func() { s.scale(t, 1) })
 	plain.apply(t, job{name: "native", seconds: 600}.yaml())
 	plain.running(t, "native")
-	p := `{apiVersion: v1, kind: Pod, metadata: {name: shared}, spec: {containers: [{name: train, image: ` + trainImage + `, resources: {limits: {nvidia.com/gpu: 1}}}]}}`
-	out, err := n.kubectl(t.Context(), p, "create", "-n", n.name, "-f", "-")
+	p := `{apiVersion: v1, kind: Pod, metadata: {name: shared}, spec: {containers: [{name: train, image: ` + site.TrainImage + `, resources: {limits: {nvidia.com/gpu: 1}}}]}}`
+	out, err := n.Kubectl(t.Context(), p, "create", "-n", n.name, "-f", "-")
 	if err == nil || !strings.Contains(out, "weft") {
 		t.Errorf("an opted-in Pod without the controller: %v %s", err, out)
 	}
 	p = strings.Replace(p, "nvidia.com/gpu: 1", `cpu: "1m"`, 1)
-	if out, err := n.kubectl(t.Context(), p, "create", "-n", n.name, "-f", "-"); err != nil {
+	if out, err := n.Kubectl(t.Context(), p, "create", "-n", n.name, "-f", "-"); err != nil {
 		t.Errorf("a Pod without a GPU in a namespace that shares: %s", out)
 	}
 }
 
 // scale sets how many controllers there are, and waits until it is so.
-func (s *site) scale(t *testing.T, replicas int) {
+func (s *bed) scale(t *testing.T, replicas int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if out, err := s.kubectl(ctx, "", "scale", "-n", system, "deployment/weft-controller", "--replicas="+strconv.Itoa(replicas)); err != nil {
+	if out, err := s.Kubectl(ctx, "", "scale", "-n", site.Namespace, "deployment/weft-controller", "--replicas="+strconv.Itoa(replicas)); err != nil {
 		t.Fatal(out, err)
 	}
 	for {
-		d, err := s.api.AppsV1().Deployments(system).Get(ctx, "weft-controller", metav1.GetOptions{})
-		pods, err2 := s.api.CoreV1().Pods(system).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
+		d, err := s.api.AppsV1().Deployments(site.Namespace).Get(ctx, "weft-controller", metav1.GetOptions{})
+		pods, err2 := s.api.CoreV1().Pods(site.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
 		if err == nil && err2 == nil && int(d.Status.ReadyReplicas) == replicas && len(pods.Items) == replicas {
 			return
 		}
@@ -180,15 +181,15 @@ func TestUnhealthyGPU(t *testing.T) {
 }
 
 // fault makes something go wrong on an emulated GPU.
-func (s *site) fault(t *testing.T, gpu string, what ...string) {
+func (s *bed) fault(t *testing.T, gpu string, what ...string) {
 	t.Helper()
-	if err := suite.Run(built.Weft, append([]string{"emugpu", "fault", "--socket", socket(), "--gpu", gpu}, what...)...); err != nil {
+	if err := suite.Run(built.Weft, append([]string{"emugpu", "fault", "--socket", site.Socket(), "--gpu", gpu}, what...)...); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // tainted says what is wrong with the taints if not exactly that device has one; "" stands for none.
-func (s *site) tainted(ctx context.Context, device string) string {
+func (s *bed) tainted(ctx context.Context, device string) string {
 	slices, err := s.api.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err.Error()

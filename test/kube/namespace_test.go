@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,18 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/test/kube/site"
 )
 
 // namespace is one of a test, and ends with it.
 type namespace struct {
-	*site
+	*bed
 	name string
 }
 
 // shares opts the Pods of a namespace in.
 const shares = kube.LabelShare + "=enabled"
 
-func (s *site) namespace(t *testing.T, labels ...string) *namespace {
+func (s *bed) namespace(t *testing.T, labels ...string) *namespace {
 	t.Helper()
 	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: map[string]string{}}}
 	for _, l := range labels {
@@ -66,11 +68,11 @@ func (n *namespace) end(t *testing.T) {
 // show prints what is known of a namespace whose test failed.
 func (n *namespace) show(ctx context.Context, t *testing.T) {
 	for _, what := range [][]string{{"get", "pods", "-o", "wide"}, {"get", "resourceclaims", "-o", "wide"}, {"get", "events", "--sort-by=.lastTimestamp"}} {
-		out, err := n.kubectl(ctx, "", append(what, "-n", n.name)...)
+		out, err := n.Kubectl(ctx, "", append(what, "-n", n.name)...)
 		t.Logf("%v: %v\n%s", what, err, out)
 	}
 	for _, what := range []string{"deployment/weft-controller", "daemonset/weft-agent"} {
-		out, err := n.kubectl(ctx, "", "logs", "-n", system, what, "--tail=60")
+		out, err := n.Kubectl(ctx, "", "logs", "-n", site.Namespace, what, "--tail=60")
 		t.Logf("%s: %v\n%s", what, err, out)
 	}
 }
@@ -82,7 +84,8 @@ type job struct {
 	floor      string
 	memory     string
 	profile    string
-	gang       int
+	gang       int // of so many Pods
+	pods       int // as many, each for itself
 	migratable bool
 	seconds    int
 	arguments  []string
@@ -95,6 +98,9 @@ func (j job) yaml() string {
 		if a[1] != "" {
 			annotations = append(annotations, fmt.Sprintf("%s: %q", a[0], a[1]))
 		}
+	}
+	if j.gang > 0 {
+		annotations = append(annotations, fmt.Sprintf("%s: %q", kube.AnnotationGang, strconv.Itoa(j.gang)))
 	}
 	if j.migratable {
 		annotations = append(annotations, kube.AnnotationMigratable+`: "true"`)
@@ -120,7 +126,7 @@ spec:
         imagePullPolicy: Never
         args: ["--name", %q, "--seconds", "%d"%s]
         resources: {limits: {nvidia.com/gpu: 1}}
----`, j.name, max(1, j.gang), max(1, j.gang), strings.Join(annotations, ", "), trainImage, j.name, j.seconds, strings.Join(quoted(j.arguments), ""))
+---`, j.name, max(1, j.gang, j.pods), max(1, j.gang, j.pods), strings.Join(annotations, ", "), site.TrainImage, j.name, j.seconds, strings.Join(quoted(j.arguments), ""))
 }
 
 func quoted(arguments []string) []string {
@@ -134,7 +140,7 @@ func quoted(arguments []string) []string {
 // apply creates what manifests describe.
 func (n *namespace) apply(t *testing.T, manifests ...string) {
 	t.Helper()
-	if out, err := n.kubectl(t.Context(), strings.Join(manifests, "\n"), "apply", "-n", n.name, "-f", "-"); err != nil {
+	if out, err := n.Kubectl(t.Context(), strings.Join(manifests, "\n"), "apply", "-n", n.name, "-f", "-"); err != nil {
 		t.Fatal(out, err)
 	}
 }
@@ -143,7 +149,7 @@ func (n *namespace) apply(t *testing.T, manifests ...string) {
 func (n *namespace) remove(t *testing.T, jobs ...string) {
 	t.Helper()
 	for _, name := range jobs {
-		if out, err := n.kubectl(t.Context(), "", "delete", "job", name, "-n", n.name, "--wait=false", "--cascade=background"); err != nil {
+		if out, err := n.Kubectl(t.Context(), "", "delete", "job", name, "-n", n.name, "--wait=false", "--cascade=background"); err != nil {
 			t.Fatal(out, err)
 		}
 	}
@@ -265,7 +271,7 @@ func (n *namespace) waits(t *testing.T, job string) {
 func on(p *corev1.Pod) string { return p.Annotations[kube.AnnotationGPU] }
 
 // device is the GPU of a Pod by what was allocated to its claims.
-func (s *site) device(t *testing.T, p *corev1.Pod) string {
+func (s *bed) device(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
 	claims, err := s.api.ResourceV1().ResourceClaims(p.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -286,12 +292,12 @@ func (s *site) device(t *testing.T, p *corev1.Pod) string {
 // fill has native Pods take all GPUs but some.
 func (n *namespace) fill(t *testing.T, but int) {
 	t.Helper()
-	n.apply(t, job{name: "native", gang: gpus - but, seconds: 3600}.yaml())
+	n.apply(t, job{name: "native", pods: gpus - but, seconds: 3600}.yaml())
 	n.runs(t, "native", gpus-but)
 }
 
 // environment is that of a Pod's program, as the kernel has it.
-func (s *site) environment(t *testing.T, p *corev1.Pod) string {
+func (s *bed) environment(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
 	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well
 	for _, dir := range processes {
