@@ -62,8 +62,9 @@ func (c *controllerCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	control, err := controller.New(controller.Options{Config: config, Namespace: c.Namespace, Identity: fmt.Sprintf("%s-%d", host, os.Getpid()), Elect: c.LeaderElect,
-		Log: log, Version: version(), Estimate: estimate.Options{}, Check: webhook.CheckPolicy})
+	control, err := controller.New(controller.Options{Config: config, Namespace: c.Namespace, Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
+		Elect: c.LeaderElect,
+		Log:   log, Version: version(), Estimate: estimate.Options{}, Check: webhook.CheckPolicy})
 	if err != nil {
 		return err
 	}
@@ -97,13 +98,15 @@ func clusterConfig(file string) (*rest.Config, error) {
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
-		return nil, trace.Errors{{Code: "bad_kubeconfig", File: file, Message: err.Error(), Why: "it says how to reach the cluster", Fix: "kubectl config view shows what kubectl uses"}}
+		return nil, trace.Errors{{Code: "bad_kubeconfig", File: file, Message: err.Error(), Why: "it says how to reach the cluster",
+			Fix: "kubectl config view shows what kubectl uses"}}
 	}
 	return config, nil
 }
 
 // webhook is what answers the API server, and keeps the certificate for it.
-func (c *controllerCommand) webhook(config *rest.Config, source webhook.Source, log *slog.Logger) (tasks []func(context.Context) error, ready func() error, err error) {
+func (c *controllerCommand) webhook(config *rest.Config, source webhook.Source, log *slog.Logger) (tasks []func(context.Context) error,
+	ready func() error, err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		return nil, nil, err

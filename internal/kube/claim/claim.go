@@ -62,7 +62,8 @@ func New(s Share) *resourcev1.ResourceClaim {
 	yes := true
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: s.Claim, Namespace: s.Pod.Namespace, Labels: map[string]string{kube.LabelManaged: "true"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: s.Pod.Name, UID: s.UID, Controller: &yes, BlockOwnerDeletion: &yes}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: s.Pod.Name, UID: s.UID, Controller: &yes,
+			BlockOwnerDeletion: &yes}},
 	}}
 	capacity := map[resourcev1.QualifiedName]resource.Quantity{capacityShare: *resource.NewQuantity(int64(s.Part), resource.DecimalSI)}
 	if !s.Whole {

@@ -87,7 +87,8 @@ func TestSameTellsApart(t *testing.T) {
 
 // TestReadRefuses what New does not write, with the place.
 func TestReadRefuses(t *testing.T) {
-	good := Share{Claim: "weft-a", Pod: types.NamespacedName{Namespace: "ml", Name: "bert-0"}, UID: "u1", Container: "train", GPUs: []string{"GPU-1", "GPU-2"},
+	good := Share{Claim: "weft-a", Pod: types.NamespacedName{Namespace: "ml", Name: "bert-0"}, UID: "u1", Container: "train", GPUs: []string{"GPU-1",
+		"GPU-2"},
 		Floor: 0.9, Reserved: 8 * unit.GiB, Peak: 8 * unit.GiB, Part: 250}
 	if _, err := Read(New(good)); err != nil {
 		t.Fatal(err)
@@ -194,12 +195,14 @@ func TestDevices(t *testing.T) {
 	yes := true
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "native", Namespace: "plain"}, Status: resourcev1.ResourceClaimStatus{
 		Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-			{Request: "r", Driver: kube.Driver, Pool: "node-1", Device: "gpu0", ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{"share": resource.MustParse("1000")}},
+			{Request: "r", Driver: kube.Driver, Pool: "node-1", Device: "gpu0",
+				ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{"share": resource.MustParse("1000")}},
 			{Request: "r", Driver: "nic.example.org", Pool: "node-1", Device: "gpu1"},
 			{Request: "look", Driver: kube.Driver, Pool: "node-1", Device: "gpu2", AdminAccess: &yes},
 			{Request: "r", Driver: kube.Driver, Pool: "node-1", Device: "gpu3"},
 		}}},
-		ReservedFor: []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: "u"}, {APIGroup: "x.io", Resource: "pods", Name: "q", UID: "v"}},
+		ReservedFor: []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: "u"}, {APIGroup: "x.io", Resource: "pods",
+			Name: "q", UID: "v"}},
 	}}
 	if d := cmp.Diff([]Device{{"node-1", "gpu0"}, {"node-1", "gpu3"}}, Devices(c)); d != "" {
 		t.Error(d)

@@ -42,7 +42,8 @@ func (s *server) write(name string, c *resourcev1.ResourceClaim) {
 
 func (s *server) fresh(name string) *resourcev1.ResourceClaim {
 	s.next++
-	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ml", UID: types.UID(strconv.Itoa(s.next)), ResourceVersion: strconv.Itoa(s.next)}}
+	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ml", UID: types.UID(strconv.Itoa(s.next)),
+		ResourceVersion: strconv.Itoa(s.next)}}
 }
 
 // TestAssumedClaims: however far the watch is behind, what this controller wrote counts and what it deleted does not; what others did counts
@@ -193,7 +194,8 @@ func TestConfine(t *testing.T) {
 		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
 	}
 	affinity := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+		required := &corev1.NodeSelector{NodeSelectorTerms: terms}
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
 	}
 	here := in("metadata.name", "n1")
 	term := func(f []corev1.NodeSelectorRequirement, e ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
@@ -201,8 +203,9 @@ func TestConfine(t *testing.T) {
 	}
 	spread := &corev1.PodAntiAffinity{}
 	for name, c := range map[string]struct{ in, want *corev1.Affinity }{
-		"none":   {nil, affinity(term([]corev1.NodeSelectorRequirement{here}))},
-		"others": {&corev1.Affinity{PodAntiAffinity: spread}, &corev1.Affinity{NodeAffinity: affinity(term([]corev1.NodeSelectorRequirement{here})).NodeAffinity, PodAntiAffinity: spread}},
+		"none": {nil, affinity(term([]corev1.NodeSelectorRequirement{here}))},
+		"others": {&corev1.Affinity{PodAntiAffinity: spread},
+			&corev1.Affinity{NodeAffinity: affinity(term([]corev1.NodeSelectorRequirement{here})).NodeAffinity, PodAntiAffinity: spread}},
 		"two alternatives": {affinity(term(nil, in("zone", "a")), term(nil, in("zone", "b"))),
 			affinity(term([]corev1.NodeSelectorRequirement{here}, in("zone", "a")), term([]corev1.NodeSelectorRequirement{here}, in("zone", "b")))},
 		"a field already": {affinity(term([]corev1.NodeSelectorRequirement{in("metadata.name", "n1")})),
@@ -219,7 +222,8 @@ func TestConfine(t *testing.T) {
 }
 
 func TestReleaseNamesWhatItChanges(t *testing.T) {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "first"}, {Name: kube.Gate}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"},
+		Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "first"}, {Name: kube.Gate}}}}
 	raw, err := release(p, "n1", "n1/gpu0")
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +236,8 @@ func TestReleaseNamesWhatItChanges(t *testing.T) {
 	for _, o := range patch {
 		got = append(got, fmt.Sprintf("%s %s", o.Op, o.Path))
 	}
-	want := []string{"test /metadata/uid", "test /spec/schedulingGates", "replace /spec/schedulingGates", "add /spec/affinity", "add /metadata/annotations"}
+	want := []string{"test /metadata/uid", "test /spec/schedulingGates", "replace /spec/schedulingGates", "add /spec/affinity",
+		"add /metadata/annotations"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -275,7 +280,8 @@ func TestToldOnce(t *testing.T) {
 	if got := heard(); got != "Placed" {
 		t.Errorf("it heard %q", got)
 	}
-	for _, c := range []corev1.PodCondition{{Status: "False", Reason: "FloorSelf"}, {Status: "False", Reason: "TooLarge"}, {Status: "True", Reason: "Placed"},
+	for _, c := range []corev1.PodCondition{{Status: "False", Reason: "FloorSelf"}, {Status: "False", Reason: "TooLarge"}, {Status: "True",
+		Reason: "Placed"},
 		{Status: "False", Reason: "Refused", Message: "quota"}} {
 		c.Type = kube.ConditionPlaced
 		q := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(c.Reason)}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{c}}}

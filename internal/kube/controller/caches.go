@@ -45,10 +45,12 @@ type caches struct {
 }
 
 // newCaches sets up the informers; woken is called at every change that a decision may depend on.
-func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1alpha1.SharingPolicySpec) field.ErrorList, woken func()) (*caches, error) {
+func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1alpha1.SharingPolicySpec) field.ErrorList, woken func()) (*caches,
+	error) {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keep))
 	core, dra := f.Core().V1(), f.Resource().V1()
-	c := &caches{check: check, nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), slices: dra.ResourceSlices().Lister(), claims: dra.ResourceClaims().Lister()}
+	c := &caches{check: check, nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), slices: dra.ResourceSlices().Lister(),
+		claims: dra.ResourceClaims().Lister()}
 	own, err := ownClient(config)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,8 @@ func ownClient(config *rest.Config) (rest.Interface, error) {
 }
 
 func informerOf(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0,
+		cache.Indexers{})
 }
 
 func (c *caches) start(ctx context.Context) {

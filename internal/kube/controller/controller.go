@@ -76,7 +76,8 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	c := &Controller{o: o, client: client, assumed: newAssumed(), kick: make(chan struct{}, 1), writes: make(chan struct{}, writers), offers: map[string]offer{}}
+	c := &Controller{o: o, client: client, assumed: newAssumed(), kick: make(chan struct{}, 1), writes: make(chan struct{}, writers),
+		offers: map[string]offer{}}
 	if c.cache, err = newCaches(client, config, o.Check, c.wake); err != nil {
 		return nil, err
 	}

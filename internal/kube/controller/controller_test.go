@@ -243,7 +243,8 @@ func TestRefusedBacksOff(t *testing.T) {
 			return rt.RoundTrip(r)
 		})
 	})
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "claims"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/resourceclaims.resource.k8s.io": resource.MustParse("1")}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "claims"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/resourceclaims.resource.k8s.io": resource.MustParse("1")}}}
 	if _, err := s.client.CoreV1().ResourceQuotas(s.ns).Create(s.context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +371,8 @@ func TestOustedByNative(t *testing.T) {
 	s.controller(nil)
 	// A Pod that is pinned and that the scheduler cannot bind yet: it mounts a volume claim that is not there.
 	a := s.pod("a", 1, "memory=60Gi", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "later"}}}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "data",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "later"}}}}
 	})
 	s.eventually("a is pinned", func() string {
 		if now := s.get(a); now == nil || len(now.Spec.SchedulingGates) > 0 {
@@ -411,15 +413,18 @@ func TestOustedByNative(t *testing.T) {
 		return ""
 	})
 	class := ""
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.ns}, Spec: corev1.PersistentVolumeSpec{Capacity: corev1.ResourceList{"storage": resource.MustParse("1Gi")},
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.ns},
+		Spec: corev1.PersistentVolumeSpec{Capacity: corev1.ResourceList{"storage": resource.MustParse("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
 	if _, err := s.client.CoreV1().PersistentVolumes().Create(s.context(), volume, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.client.CoreV1().PersistentVolumes().Delete(s.context(), s.ns, metav1.DeleteOptions{}) })
-	later := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: s.ns,
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}}}}
+	later := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "later"},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: s.ns,
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}}}}
 	if _, err := s.client.CoreV1().PersistentVolumeClaims(s.ns).Create(s.context(), later, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +442,8 @@ func TestTwoHundredAtOnce(t *testing.T) {
 	s.controller(nil)
 	var drafts []*corev1.Pod
 	for i := range 150 {
-		drafts = append(drafts, s.draft(fmt.Sprintf("shared-%03d", i), 1, []string{"memory=15Gi floor=0.3", "memory=35Gi floor=0.4", "memory=70Gi floor=0.9", ""}[i%3]))
+		drafts = append(drafts, s.draft(fmt.Sprintf("shared-%03d", i), 1, []string{"memory=15Gi floor=0.3", "memory=35Gi floor=0.4",
+			"memory=70Gi floor=0.9", ""}[i%3]))
 	}
 	for i := range 50 {
 		drafts = append(drafts, s.draft(fmt.Sprintf("native-%03d", i), 1, ""))

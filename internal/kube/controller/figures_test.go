@@ -36,7 +36,8 @@ func TestHandler(t *testing.T) {
 	c.figures.planned(q, &dispatch.Decision{}, 3*time.Millisecond)
 	c.figures.count("place", "refused")
 	_, text := get("/metrics")
-	for _, want := range []string{`weft_build_info{go_version="go`, `version="1.2.3"} 1`, `weft_operations_total{operation="place",outcome="refused"} 1`,
+	for _, want := range []string{`weft_build_info{go_version="go`, `version="1.2.3"} 1`,
+		`weft_operations_total{operation="place",outcome="refused"} 1`,
 		`weft_plan_duration_seconds_count 1`, "weft_queue_oldest_wait_seconds 0", "process_resident_memory_bytes"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)

@@ -61,7 +61,8 @@ func confine(a *corev1.Affinity, node string) *corev1.Affinity {
 	}
 	for i := range (*required).NodeSelectorTerms {
 		term := &(*required).NodeSelectorTerms[i]
-		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}})
+		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn,
+			Values: []string{node}})
 	}
 	return out
 }

@@ -86,7 +86,8 @@ func TestScale(t *testing.T) {
 	plans, spent := c.figures.observed(t), processor(t)-before
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	t.Logf("%d Pods pinned and bound in %.0f s; %d plans took %.1f s together; %.1f s of processor; heap %d MB, from the system %d MB", len(drafts), took.Seconds(),
+	t.Logf("%d Pods pinned and bound in %.0f s; %d plans took %.1f s together; %.1f s of processor; heap %d MB, from the system %d MB", len(drafts),
+		took.Seconds(),
 		plans.GetSampleCount(), plans.GetSampleSum(), spent.Seconds(), memory.HeapAlloc>>20, memory.Sys>>20)
 	s.judge()
 	s.nodes = all

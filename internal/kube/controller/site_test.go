@@ -117,7 +117,8 @@ func (s *site) context() context.Context { return context.Background() }
 
 func (s *site) namespace(prefix string) string {
 	s.t.Helper()
-	ns, err := s.client.CoreV1().Namespaces().Create(s.context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}, metav1.CreateOptions{})
+	ns, err := s.client.CoreV1().Namespaces().Create(s.context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -205,8 +206,9 @@ func (s *site) makeNode(name string, gpus int) {
 	s.t.Helper()
 	room := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("250")}
 	_, err := s.client.CoreV1().Nodes().Create(s.context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}, Labels: map[string]string{"type": "kwok", "kubernetes.io/hostname": name}},
-		Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+			Labels: map[string]string{"type": "kwok", "kubernetes.io/hostname": name}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Error(err)
@@ -234,8 +236,9 @@ func (s *site) slice(node string, gpus int) {
 	s.t.Helper()
 	yes, model, whole := true, "NVIDIA H100 80GB HBM3", resource.MustParse("80Gi")
 	all, one, step := resource.MustParse("1000"), resource.MustParse("1"), resource.MustParse("1Mi")
-	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{Driver: kube.Driver, NodeName: &node,
-		Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1}}}
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{Driver: kube.Driver,
+		NodeName: &node,
+		Pool:     resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1}}}
 	for g := range gpus {
 		uuid, index := fmt.Sprintf("GPU-%s-%d", node, g), int64(g)
 		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", g), AllowMultipleAllocations: &yes,
@@ -271,7 +274,8 @@ func (s *site) draft(name string, gpus int, annotations string, change ...func(*
 			Limits: corev1.ResourceList{kube.ExtendedResource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}}}},
 	}}
 	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In", Values: s.nodes}}}}}}}
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In",
+			Values: s.nodes}}}}}}}
 	if annotations == "" {
 		p.Namespace = s.plain
 	}

@@ -152,7 +152,8 @@ func (v *voice) take() (news, bool) {
 func (v *voice) say(ctx context.Context, n news) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	if _, err := v.client.CoreV1().Events(n.pod.Namespace).Create(ctx, event(n), metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+	if _, err := v.client.CoreV1().Events(n.pod.Namespace).Create(ctx, event(n),
+		metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		v.log.Warn("an event cannot be written", "pod", n.pod.Namespace+"/"+n.pod.Name, "error", err)
 	}
 	if !n.condition {

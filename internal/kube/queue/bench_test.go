@@ -16,7 +16,8 @@ func BenchmarkCluster(b *testing.B) {
 			w.node(fmt.Sprintf("node-%03d", i), 8, "80Gi")
 		}
 		for i := range 4000 {
-			w.add(fmt.Sprintf("ml/p-%04d", i), 1, ask([]string{"memory=30Gi floor=0.4", "memory=20Gi floor=0.3 class=besteffort", "memory=70Gi floor=0.9", "memory=40Gi floor=0.5"}[i%4]))
+			w.add(fmt.Sprintf("ml/p-%04d", i), 1, ask([]string{"memory=30Gi floor=0.4", "memory=20Gi floor=0.3 class=besteffort", "memory=70Gi floor=0.9",
+				"memory=40Gi floor=0.5"}[i%4]))
 		}
 		if placed {
 			q, d := w.plan()

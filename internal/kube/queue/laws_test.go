@@ -203,7 +203,8 @@ func (w *world) equivalent(t *rapid.T) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 	other := w.c
-	other.Nodes, other.Slices, other.Claims, other.Pods = slices.Clone(w.c.Nodes), slices.Clone(w.c.Slices), slices.Clone(w.c.Claims), slices.Clone(w.c.Pods)
+	other.Nodes, other.Slices, other.Claims, other.Pods = slices.Clone(w.c.Nodes), slices.Clone(w.c.Slices), slices.Clone(w.c.Claims),
+		slices.Clone(w.c.Pods)
 	r.Shuffle(len(other.Nodes), func(i, l int) { other.Nodes[i], other.Nodes[l] = other.Nodes[l], other.Nodes[i] })
 	r.Shuffle(len(other.Slices), func(i, l int) { other.Slices[i], other.Slices[l] = other.Slices[l], other.Slices[i] })
 	r.Shuffle(len(other.Claims), func(i, l int) { other.Claims[i], other.Claims[l] = other.Claims[l], other.Claims[i] })

@@ -101,11 +101,11 @@ func (n *nodes) fault(name string) string {
 
 // pinnedTo is the node that weft has confined a Pod to; "" for none.
 func pinnedTo(p *corev1.Pod) string {
-	a := p.Spec.Affinity
-	if Gated(p) || a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil || p.Labels[kube.LabelManaged] != "true" {
+	required := requiredOf(p)
+	if Gated(p) || required == nil || p.Labels[kube.LabelManaged] != "true" {
 		return ""
 	}
-	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	for _, term := range required.NodeSelectorTerms {
 		for _, f := range term.MatchFields {
 			if f.Key == "metadata.name" && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
 				return f.Values[0]
@@ -113,6 +113,14 @@ func pinnedTo(p *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// requiredOf is what a Pod requires of nodes by affinity; nil for nothing.
+func requiredOf(p *corev1.Pod) *corev1.NodeSelector {
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
 }
 
 // Gated says whether a Pod waits for weft.
@@ -140,11 +148,7 @@ type constraints struct {
 }
 
 func constraintsOf(p *corev1.Pod, requests corev1.ResourceList) constraints {
-	c := constraints{Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, Requests: requests}
-	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		c.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-	return c
+	return constraints{Selector: p.Spec.NodeSelector, Affinity: requiredOf(p), Tolerations: p.Spec.Tolerations, Requests: requests}
 }
 
 // may are the nodes that a Pod may be on, as far as its node selector, affinity, tolerations and requests go; Pods that are alike in

@@ -64,8 +64,9 @@ func (j *Job) placed() bool {
 // dispatch is a job as dispatch sees it. It is false for one on GPUs that are all gone: it neither waits nor is in the way.
 func (q *Queue) dispatch(j *Job) (dispatch.Job, bool) {
 	first := j.Members[0].Pod
-	d := dispatch.Job{User: first.Namespace, Submitted: first.CreationTimestamp.Time, Floor: 1, Config: q.book.Config(j.kind), Cooperates: j.cooperates,
-		Memory: profile.Flat(max(1, j.peak)), Class: cluster.Burstable, Pause: movePause}
+	d := dispatch.Job{User: first.Namespace, Submitted: first.CreationTimestamp.Time, Floor: 1, Config: q.book.Config(j.kind),
+		Cooperates: j.cooperates,
+		Memory:     profile.Flat(max(1, j.peak)), Class: cluster.Burstable, Pause: movePause}
 	if j.Native {
 		d.User = nativeUser(first.Namespace)
 	}
@@ -210,8 +211,9 @@ func (q *Queue) Place(s dispatch.Start) ([][]claim.Share, error) {
 		var shares []claim.Share
 		node := ""
 		for _, w := range m.Request.Workers {
-			share := claim.Share{Claim: w.Claim, Pod: types.NamespacedName{Namespace: m.Pod.Namespace, Name: m.Pod.Name}, UID: m.Pod.UID, Container: w.Container,
-				Class: m.Request.Class, Floor: m.Request.Floor, Cooperates: j.cooperates, Whole: j.alone,
+			share := claim.Share{Claim: w.Claim, Pod: types.NamespacedName{Namespace: m.Pod.Namespace, Name: m.Pod.Name}, UID: m.Pod.UID,
+				Container: w.Container,
+				Class:     m.Request.Class, Floor: m.Request.Floor, Cooperates: j.cooperates, Whole: j.alone,
 				Part: claim.Part(q.State.Options.MaxResidents, j.alone), Reserved: j.reserved, Peak: j.peak}
 			for range w.GPUs {
 				if at >= len(s.GPUs) {

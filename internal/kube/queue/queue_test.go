@@ -354,82 +354,6 @@ func TestUnhealthy(t *testing.T) {
 	expect(t, w, "ml/a on n1/gpu1")
 }
 
-func TestNodes(t *testing.T) {
-	for name, c := range map[string]struct {
-		node func(*corev1.Node)
-		pod  func(*corev1.Pod)
-		want string // reason
-		text string
-	}{
-		"cordoned":  {node: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: "Drained", text: "the node is cordoned"},
-		"not ready": {node: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, want: "Drained", text: "the node is not ready"},
-		"not weft's": {node: func(n *corev1.Node) { n.Labels[kube.LabelServe] = "false" }, want: "Drained",
-			text: "the node is labelled weft.dev/serve=false"},
-		"selector": {pod: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "nowhere"} }, want: "NodeMismatch",
-			text: "nodeSelector zone=nowhere does not match"},
-		"affinity": {pod: func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "gen", Operator: "Gt", Values: []string{"5"}}}}}}}}
-		}, want: "NodeMismatch", text: "its node affinity does not match"},
-		"taint": {node: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "x", Effect: "NoSchedule"}} }, want: "NodeMismatch",
-			text: "it does not tolerate taint team:NoSchedule"},
-		"tolerated": {node: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "x", Effect: "NoSchedule"}} },
-			pod: func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "team", Operator: "Exists"}} }},
-		"a wish only": {node: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "team", Effect: "PreferNoSchedule"}} }},
-		"processors": {pod: func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("65")}
-		}, want: "NodeMismatch", text: "it asks 65 cpu, 64 is free"},
-		"Pods": {node: func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("0") }, want: "NodeMismatch", text: "0 Pods are there, at most 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			n := w.node("n1", 1, "24Gi")
-			if c.node != nil {
-				c.node(n)
-			}
-			if c.pod == nil {
-				c.pod = func(*corev1.Pod) {}
-			}
-			w.add("ml/a", 1, ask("memory=1Gi"), c.pod)
-			q, d := w.plan()
-			if c.want == "" {
-				if len(d.Starts) != 1 {
-					t.Fatal(outcome(q, d))
-				}
-				return
-			}
-			if len(d.Waits) != 1 || string(d.Waits[0].Reason.Code) != c.want {
-				t.Fatal(outcome(q, d))
-			}
-			if got := q.Wait(d.Waits[0]).Text; !strings.Contains(got, "nearest n1/gpu0 "+c.text) {
-				t.Errorf("it says %q, want %q", got, c.text)
-			}
-			w.node("n2", 1, "24Gi").Labels["zone"] = "nowhere"
-			w.c.Nodes[1].Labels["gen"] = "6"
-			w.c.Nodes[1].Status.Allocatable["cpu"] = resource.MustParse("128")
-			expect(t, w, "ml/a on n2/gpu0")
-		})
-	}
-}
-
-// TestRoomOfNodes: what Pods ask besides GPUs counts, also of those that are pinned and not bound yet.
-func TestRoomOfNodes(t *testing.T) {
-	w := newWorld(t)
-	w.node("n1", 4, "24Gi")
-	w.node("n2", 4, "24Gi")
-	half := func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("40")}
-	}
-	for i := range 3 {
-		w.add(fmt.Sprintf("ml/p%d", i), 1, ask("memory=1Gi"), half)
-		w.turn()
-	}
-	if a, b := pinnedTo(w.c.Pods[0]), pinnedTo(w.c.Pods[1]); a == "" || b == "" || a == b {
-		t.Errorf("two Pods of 40 processors each are on %q and %q of 64", a, b)
-	}
-	expect(t, w, "ml/p2: NodeMismatch")
-}
-
 func TestWaitsForOthers(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1", 1, "24Gi")
@@ -476,8 +400,9 @@ func TestProfiles(t *testing.T) {
 	w.node("n1", 1, "24Gi")
 	persistent := resource.MustParse("3Gi")
 	busy := int32(40)
-	w.c.Profiles = []*v1alpha1.WorkloadProfile{{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert"}, Spec: v1alpha1.WorkloadProfileSpec{Figures: v1alpha1.Figures{
-		Memory: &v1alpha1.ProfileMemory{Persistent: &persistent, Peak: resource.MustParse("9Gi"), Shape: "v100-training"}, UtilisationPercent: &busy}}},
+	w.c.Profiles = []*v1alpha1.WorkloadProfile{{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert"},
+		Spec: v1alpha1.WorkloadProfileSpec{Figures: v1alpha1.Figures{
+			Memory: &v1alpha1.ProfileMemory{Persistent: &persistent, Peak: resource.MustParse("9Gi"), Shape: "v100-training"}, UtilisationPercent: &busy}}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "learning"}}}
 	w.add("ml/a", 1, ask("profile=bert floor=0.5"))
 	w.add("ml/b", 1, ask("profile=bert floor=0.5"))
@@ -492,7 +417,8 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	for _, wait := range d.Waits {
-		if word := q.Wait(wait); q.Jobs[wait.Job].Name == "other/c" && (!word.Warning || !strings.Contains(word.Text, "bert is neither a WorkloadProfile of other")) {
+		if word := q.Wait(wait); q.Jobs[wait.Job].Name == "other/c" && (!word.Warning || !strings.Contains(word.Text,
+			"bert is neither a WorkloadProfile of other")) {
 			t.Errorf("%+v", word)
 		}
 	}
@@ -576,7 +502,8 @@ func TestForeignClaim(t *testing.T) {
 	w.node("n1", 1, "24Gi")
 	p := w.add("ml/a", 1, ask("memory=1Gi"))
 	w.add("ml/b", 1, ask("memory=1Gi"))
-	w.c.Claims = append(w.c.Claims, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: *p.Spec.ResourceClaims[0].ResourceClaimName}})
+	w.c.Claims = append(w.c.Claims, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ml",
+		Name: *p.Spec.ResourceClaims[0].ResourceClaimName}})
 	q, d := w.plan()
 	if got := outcome(q, d); got != "ml/b on n1/gpu0" || len(q.Faults) != 1 {
 		t.Errorf("%s; %+v", got, q.Faults)

@@ -332,7 +332,8 @@ func (q *Queue) Stuck(d *dispatch.Decision) []Eviction {
 		if OwnerOf(p).Kind == "Pod" {
 			continue
 		}
-		list = append(list, Eviction{p, w.Reason.Code, fmt.Sprintf("from %s: its GPU was taken before it started, and no other one there takes it (%s)", j.confined, w.Reason.Code)})
+		list = append(list, Eviction{p, w.Reason.Code, fmt.Sprintf("from %s: its GPU was taken before it started, and no other one there takes it (%s)",
+			j.confined, w.Reason.Code)})
 	}
 	return list
 }

@@ -44,7 +44,8 @@ func TestTold(t *testing.T) {
 			w.node("node-3", 1, "24Gi")
 			persistent, busy := resource.MustParse("2Gi"), int32(20)
 			w.c.Profiles = []*v1alpha1.WorkloadProfile{{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "swings"}, Spec: v1alpha1.WorkloadProfileSpec{
-				Figures: v1alpha1.Figures{UtilisationPercent: &busy, Memory: &v1alpha1.ProfileMemory{Persistent: &persistent, Peak: resource.MustParse("14Gi"), Shape: "v100-training"}}}}}
+				Figures: v1alpha1.Figures{UtilisationPercent: &busy, Memory: &v1alpha1.ProfileMemory{Persistent: &persistent,
+					Peak: resource.MustParse("14Gi"), Shape: "v100-training"}}}}}
 			w.add("ml/a", 1, ask("profile=swings floor=0.3"))
 			w.late("ml/b", 1, ask("profile=swings floor=0.3"))
 			w.late("ml/c", 1, ask("profile=swings floor=0.3"))
@@ -145,7 +146,8 @@ func TestTold(t *testing.T) {
 	got, lines := strings.Split(out.String(), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(got), len(lines)) {
 		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
-			t.Fatalf("line %d of %s:\ngot  %s\nwant %s", i+1, file, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""), strings.Join(lines[min(i, len(lines)):min(i+1, len(lines))], ""))
+			t.Fatalf("line %d of %s:\ngot  %s\nwant %s", i+1, file, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""), strings.Join(lines[min(i,
+				len(lines)):min(i+1, len(lines))], ""))
 		}
 	}
 }
@@ -199,7 +201,8 @@ func said(w Word) string {
 }
 
 func TestBytes(t *testing.T) {
-	for in, want := range map[unit.Bytes]string{0: "0", 512: "512", 8 * unit.GiB: "8Gi", unit.GiB * 45 / 2: "22.5Gi", unit.GiB + 1: "1Gi", 1536 * unit.MiB: "1.5Gi", 80 * unit.MiB: "80Mi",
+	for in, want := range map[unit.Bytes]string{0: "0", 512: "512", 8 * unit.GiB: "8Gi", unit.GiB * 45 / 2: "22.5Gi", unit.GiB + 1: "1Gi",
+		1536 * unit.MiB: "1.5Gi", 80 * unit.MiB: "80Mi",
 		3 * unit.TiB: "3Ti", 9 * unit.KiB: "9Ki", unit.GiB * 100: "100Gi"} {
 		if got := Bytes(in); got != want {
 			t.Errorf("%d is %s, want %s", in, got, want)

@@ -181,7 +181,8 @@ func (w *world) lift(p *corev1.Pod, node string) {
 	p.Spec.SchedulingGates = nil
 	p.Annotations[kube.AnnotationGPU] = node
 	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}}}}}}}
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+			Values: []string{node}}}}}}}}
 }
 
 func (w *world) dropClaim(c *resourcev1.ResourceClaim) {
@@ -325,7 +326,8 @@ func (w *world) scheduleWhole(p *corev1.Pod) bool {
 		}
 		w.next++
 		yes := true
-		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + "-extended", UID: types.UID(fmt.Sprintf("claim-%05d", w.next)),
+		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + "-extended",
+			UID:             types.UID(fmt.Sprintf("claim-%05d", w.next)),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: &yes}}}}
 		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: p.Name, UID: p.UID}}
 		for _, d := range free[:n] {
