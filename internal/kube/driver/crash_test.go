@@ -27,11 +27,11 @@ import (
 // crashing names the driver that this program is to be, and where it is to be killed.
 const crashing = "WEFT_TEST_CRASH"
 
-// plan is what a driver does before it is killed.
+// crashPlan is what a driver does before it is killed.
 type crashPlan struct {
-	Dir   string
-	Verb  string // prepare, unprepare
-	Point string
+	Dir   string `json:"dir"`
+	Verb  string `json:"verb"` // prepare, unprepare
+	Point string `json:"point"`
 }
 
 // still is GPUs that nobody computes on.

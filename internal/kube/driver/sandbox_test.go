@@ -27,11 +27,11 @@ const sandboxed = "WEFT_TEST_SANDBOX"
 // container is what a runtime would be asked for: a root of its own with the mounts and the environment of CDI devices, pid, mount
 // and IPC namespaces, a user, and no right to mount.
 type container struct {
-	Root     string
-	Programs string // folder of the node, seen as /programs
-	Edits    cdi.Edits
-	UID      int
-	Command  []string
+	Root     string    `json:"root"`
+	Programs string    `json:"programs"` // folder of the node, seen as /programs
+	Edits    cdi.Edits `json:"edits"`
+	UID      int       `json:"uid"`
+	Command  []string  `json:"command"`
 }
 
 // enter becomes the container's program. It returns only in error.
@@ -180,12 +180,12 @@ func run(t *testing.T, folder string, ids []string, uid int, env []string, comma
 // the place of earlier ones.
 func inject(folder string, ids []string) (cdi.Edits, error) {
 	type described struct {
-		Kind    string
+		Kind    string `json:"kind"`
 		Devices []struct {
-			Name           string
-			ContainerEdits cdi.Edits
-		}
-		ContainerEdits cdi.Edits
+			Name  string    `json:"name"`
+			Edits cdi.Edits `json:"containerEdits"`
+		} `json:"devices"`
+		Edits cdi.Edits `json:"containerEdits"`
 	}
 	var all cdi.Edits
 	found := map[string]bool{}
@@ -207,11 +207,11 @@ func inject(folder string, ids []string) (cdi.Edits, error) {
 		for _, device := range d.Devices {
 			if id := d.Kind + "=" + device.Name; slices.Contains(ids, id) {
 				used, found[id] = true, true
-				own = merge(own, device.ContainerEdits)
+				own = merge(own, device.Edits)
 			}
 		}
 		if used {
-			all = merge(merge(all, d.ContainerEdits), own)
+			all = merge(merge(all, d.Edits), own)
 		}
 	}
 	for _, id := range ids {
