@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -155,8 +156,7 @@ func TestContainerCgroups(t *testing.T) {
 
 // TestWholeGPU gives a GPU to one job that runs without the library: nobody comes beside it, and its processes are no escape.
 func TestWholeGPU(t *testing.T) {
-	b := newBox(1, 16*unit.GiB)
-	r := start(t, Options{Machine: b})
+	r := start(t, Options{Machine: newBox(1, 16*unit.GiB), Poll: time.Hour}) // what is sighted is told below
 	spec := containerSpec("native")
 	spec.Whole, spec.Reserved, spec.Peak, spec.Cooperates = true, 0, unit.GiB, true
 	job := r.job(spec)
