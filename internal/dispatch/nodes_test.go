@@ -164,7 +164,8 @@ func TestTheFirstIsNotStarved(t *testing.T) {
 			s.Jobs[i].Submitted = s.Now.Add(time.Second) // who waits comes after the large one
 		}
 		id++
-		large := Job{ID: id, User: "large", GPUs: size, Together: size, Floor: 0.9, Submitted: s.Now, Memory: profile.Flat(unit.GiB * unit.Bytes(d.up(1, 16)))}
+		large := Job{ID: id, User: "large", GPUs: size, Together: size, Floor: 0.9, Submitted: s.Now,
+			Memory: profile.Flat(unit.GiB * unit.Bytes(d.up(1, 16)))}
 		if d.one(2) {
 			large.Together, large.GPUs = 1, d.up(2, len(s.GPUs))
 		}
@@ -252,7 +253,8 @@ func TestOddNodes(t *testing.T) {
 
 // TestRefusalsNameNodes: each GPU says what keeps a job off it by its own node selector, a native Pod, or a node that is too small.
 func TestRefusalsNameNodes(t *testing.T) {
-	s := &State{Now: epoch, Jobs: []Job{{ID: 1, GPUs: 2, Together: 2, Floor: 0.9, Memory: profile.Flat(unit.GiB), Nodes: &Nodes{[]bool{true, true, true, false}}}}}
+	job := Job{ID: 1, GPUs: 2, Together: 2, Floor: 0.9, Memory: profile.Flat(unit.GiB), Nodes: &Nodes{[]bool{true, true, true, false}}}
+	s := &State{Now: epoch, Jobs: []Job{job}}
 	for node, closed := range [][]plan.Code{{""}, {plan.Native, ""}, {plan.Drained, plan.GPUUnhealthy}, {"", ""}} {
 		for _, c := range closed {
 			s.GPUs = append(s.GPUs, GPU{Node: node, Usable: unit.GiB, Closed: c})

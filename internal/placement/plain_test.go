@@ -167,7 +167,8 @@ func (q *plain) bestNode(w cluster.Worker, size int) int {
 		if q.gpus.Spread {
 			opens = -opens
 		}
-		return cmp.Or(opens, cmp.Compare(a.memory, b.memory), cmp.Compare(a.idle, b.idle), cmp.Compare(a.sharing, b.sharing), q.compareNodes(a.node, b.node))
+		return cmp.Or(opens, cmp.Compare(a.memory, b.memory), cmp.Compare(a.idle, b.idle), cmp.Compare(a.sharing, b.sharing),
+			q.compareNodes(a.node, b.node))
 	}).node
 }
 
