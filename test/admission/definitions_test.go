@@ -2,14 +2,17 @@ package admission
 
 import (
 	"context"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"weft.dev/weft/api/v1alpha1"
+	"weft.dev/weft/internal/kube/verdict"
 )
 
 // TestDefinitionsRefuse creates objects that cannot be meant, while the webhook answers.
@@ -83,21 +86,31 @@ func TestColumns(t *testing.T) {
 	s := at(t)
 	ctx := t.Context()
 	policy := object(t, "{apiVersion: weft.dev/v1alpha1, kind: SharingPolicy, metadata: {name: default}, spec: {epsilon: '0.02', residents: 3, defaults: {floor: '0.85'}, migration: {moves: 6}}}")
-	profile := object(t, "{apiVersion: weft.dev/v1alpha1, kind: WorkloadProfile, metadata: {name: bert-ft, namespace: plain}, spec: {model: bert-large, memory: {persistent: 3Gi, peak: 8Gi}}}")
+	profile := object(t, "{apiVersion: weft.dev/v1alpha1, kind: WorkloadProfile, metadata: {name: bert-ft, namespace: plain}, spec: {model: bert-large, memory: {persistent: 3Gi, peak: 8Gi}, rates: [{gpuModel: a100, stepsPerSecond: '12.5'}]}}")
 	for _, o := range []client.Object{policy, profile} {
 		if err := s.admin.Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.admin.Delete(context.Background(), o) })
 	}
-	if err := s.admin.Status().Patch(ctx, policy, client.RawPatch("application/merge-patch+json", []byte(
-		`{"status":{"conditions":[{"type":"Accepted","status":"True","reason":"InForce","message":"","lastTransitionTime":"2026-11-01T00:00:00Z"}]}}`))); err != nil {
+	own, err := s.as(controller, nil, "system:serviceaccounts", "system:serviceaccounts:"+system)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.admin.Status().Patch(ctx, profile, client.RawPatch("application/merge-patch+json", []byte(
-		`{"status":{"source":"Given","memory":{"persistent":"3Gi","peak":"8Gi"},"rates":[{"gpuModel":"a100","stepsPerSecond":"12.5"}],
-"conditions":[{"type":"Ready","status":"True","reason":"Given","message":"","lastTransitionTime":"2026-11-01T00:00:00Z"}]}}`))); err != nil {
+	keeper := verdict.Keeper{Client: own, Log: slog.New(slog.DiscardHandler)}
+	if err := keeper.Look(ctx, time.Now()); err != nil {
 		t.Fatal(err)
+	}
+	written := policy.DeepCopy()
+	if err := s.admin.Get(ctx, client.ObjectKeyFromObject(policy), written); err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.Look(ctx, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	again := policy.DeepCopy()
+	if err := s.admin.Get(ctx, client.ObjectKeyFromObject(policy), again); err != nil || again.GetResourceVersion() != written.GetResourceVersion() {
+		t.Errorf("what says the same was written again: %v", err)
 	}
 	for _, c := range []struct{ args, want string }{
 		{"sharingpolicies", "NAME EPSILON RESIDENTS FLOOR MOVES ACCEPTED AGE\ndefault 0.02 3 0.85 6 True #s"},

@@ -176,7 +176,7 @@ func (s *site) replica(ctx context.Context, ln net.Listener, lifetime time.Durat
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	answers := webhook.Handler(webhook.Cached{Reader: own})
+	answers := webhook.Handler(cached{Reader: own})
 	once := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // so that the API server looks at the certificate each time
 		answers.ServeHTTP(w, r)

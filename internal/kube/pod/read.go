@@ -29,7 +29,8 @@ func Read(p *corev1.Pod, d Defaults) (*Request, field.ErrorList) {
 		}
 	}
 	if len(faults) == 0 && len(workers) == 0 {
-		faults = append(faults, field.Required(field.NewPath("spec", "resourceClaims"), "a Pod that shares has a claim of weft: create it anew without the label weft.dev/managed"))
+		faults = append(faults, field.Required(field.NewPath("spec", "resourceClaims"),
+			"a Pod that shares has a claim of weft: create it anew without the label weft.dev/managed"))
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -74,7 +75,8 @@ func workersOf(p *corev1.Pod, managed bool) ([]Worker, field.ErrorList) {
 		ours := strings.HasPrefix(c.Name, ClaimPrefix) && c.ResourceClaimName != nil && strings.HasPrefix(*c.ResourceClaimName, ClaimPrefix)
 		if ours && !slices.ContainsFunc(counts, func(w Worker) bool { return w.Name == c.Name }) {
 			at := field.NewPath("spec", "resourceClaims").Index(i)
-			faults = append(faults, field.Forbidden(at, "claims that begin with "+ClaimPrefix+" are weft's: write nvidia.com/gpu in the container's limits, or a claim of your own, not both"))
+			faults = append(faults, field.Forbidden(at, "claims that begin with "+ClaimPrefix+
+				" are weft's: write nvidia.com/gpu in the container's limits, or a claim of your own, not both"))
 		}
 	}
 	return workers, faults

@@ -61,7 +61,7 @@ func gated(p *corev1.Pod) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(label(kube.LabelManaged),
-		"weft writes it, with claims that belong to one Pod: remove it from a copy, and spec.resourceClaims and metadata.annotations[weft.dev/claims] with it")}
+		"weft writes it, with claims that belong to one Pod: remove it from a copy, with spec.resourceClaims and metadata.annotations[weft.dev/claims]")}
 }
 
 func hasGate(p *corev1.Pod) bool {
@@ -106,12 +106,13 @@ func outside(p *corev1.Pod, annotated bool) (bool, *field.Error) {
 // refuse is what is wrong with a floor in the namespace.
 func (d Defaults) refuse(p *corev1.Pod, floor float64) *field.Error {
 	text, stated := p.Annotations[kube.AnnotationFloor]
+	at := annotation(kube.AnnotationFloor)
 	switch {
 	case !stated:
 	case d.MaxFloor > 0 && floor > d.MaxFloor:
-		return field.Invalid(annotation(kube.AnnotationFloor), text, fmt.Sprintf("above %g, the highest of this namespace by SharingPolicy default", d.MaxFloor))
+		return field.Invalid(at, text, fmt.Sprintf("above %g, the highest of this namespace by SharingPolicy default", d.MaxFloor))
 	case floor < d.MinFloor:
-		return field.Invalid(annotation(kube.AnnotationFloor), text, fmt.Sprintf("below %g, the lowest of this namespace by SharingPolicy default", d.MinFloor))
+		return field.Invalid(at, text, fmt.Sprintf("below %g, the lowest of this namespace by SharingPolicy default", d.MinFloor))
 	}
 	return nil
 }
@@ -138,7 +139,8 @@ func apply(p *corev1.Pod, workers []Worker, asking []ask, name func() string) (b
 	}
 	for _, w := range workers[old:] {
 		if i := slices.IndexFunc(p.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return c.Name == w.Name }); i >= 0 {
-			return false, field.ErrorList{field.Invalid(field.NewPath("spec", "resourceClaims").Index(i).Child("name"), w.Name, "weft needs this name for a claim: choose another one")}
+			at := field.NewPath("spec", "resourceClaims").Index(i).Child("name")
+			return false, field.ErrorList{field.Invalid(at, w.Name, "weft needs this name for a claim: choose another one")}
 		}
 	}
 	for n, a := range asking {

@@ -121,13 +121,15 @@ func checkModel(spec *field.Path, model, batch string) field.ErrorList {
 func checkMemory(at *field.Path, m *v1alpha1.ProfileMemory) field.ErrorList {
 	var faults field.ErrorList
 	if peak := m.Peak; peak.Sign() <= 0 || peak.CmpInt64(int64(unit.TiB)) > 0 {
-		faults = append(faults, field.Invalid(at.Child("peak"), peak.String(), "outside (0, 1Ti]: write what the program holds on one GPU at most, such as 8Gi"))
+		faults = append(faults, field.Invalid(at.Child("peak"), peak.String(),
+			"outside (0, 1Ti]: write what the program holds on one GPU at most, such as 8Gi"))
 	}
 	if p := m.Persistent; p != nil && (p.Sign() <= 0 || p.Cmp(m.Peak) > 0) {
 		faults = append(faults, field.Invalid(at.Child("persistent"), p.String(), "outside (0, peak]: the peak includes it"))
 	}
 	if _, known := profile.NamedShape(m.Shape); !known {
-		faults = append(faults, field.Invalid(at.Child("shape"), m.Shape, "nobody measured such a shape: see weft catalogue, or leave it out for a flat one"))
+		faults = append(faults, field.Invalid(at.Child("shape"), m.Shape,
+			"nobody measured such a shape: see weft catalogue, or leave it out for a flat one"))
 	}
 	return faults
 }

@@ -166,7 +166,7 @@ func newAuthority(now time.Time, life time.Duration) (*x509.Certificate, *ecdsa.
 }
 
 // newServing is a certificate for a server, with its key. It ends no later than its authority.
-func newServing(authority *x509.Certificate, by *ecdsa.PrivateKey, names []string, now time.Time, life time.Duration) (certificate, key []byte, err error) {
+func newServing(authority *x509.Certificate, by *ecdsa.PrivateKey, names []string, now time.Time, life time.Duration) (c, key []byte, err error) {
 	end := now.Add(life)
 	if end.After(authority.NotAfter) {
 		end = authority.NotAfter
@@ -179,12 +179,12 @@ func newServing(authority *x509.Certificate, by *ecdsa.PrivateKey, names []strin
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
-	c, err := sign(t, authority, own.Public(), by)
+	signed, err := sign(t, authority, own.Public(), by)
 	if err != nil {
 		return nil, nil, err
 	}
 	key, err = writeKey(own)
-	return write(c), key, err
+	return write(signed), key, err
 }
 
 // sign completes a certificate.

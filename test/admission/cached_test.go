@@ -1,4 +1,4 @@
-package webhook
+package admission
 
 import (
 	"context"
@@ -8,14 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"weft.dev/weft/api/v1alpha1"
+	"weft.dev/weft/internal/kube/webhook"
 )
 
-// Cached is a Source that reads through a client, which should be one with a cache.
-type Cached struct{ client.Reader }
+// cached is a webhook.Source that reads through a client.
+type cached struct{ client.Reader }
 
 // Policy is the policy of the cluster; nil where there is none. One that contradicts itself, and was created while nobody could
 // refuse it, is as none.
-func (c Cached) Policy(ctx context.Context) (*v1alpha1.SharingPolicySpec, error) {
+func (c cached) Policy(ctx context.Context) (*v1alpha1.SharingPolicySpec, error) {
 	var p v1alpha1.SharingPolicy
 	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, &p)
 	switch {
@@ -23,14 +24,14 @@ func (c Cached) Policy(ctx context.Context) (*v1alpha1.SharingPolicySpec, error)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get SharingPolicy %s: %w", v1alpha1.PolicyName, err)
-	case len(CheckPolicy(&p.Spec)) > 0:
+	case len(webhook.CheckPolicy(&p.Spec)) > 0:
 		return nil, nil
 	}
 	return &p.Spec, nil
 }
 
 // Profiles are the names of the profiles of a namespace.
-func (c Cached) Profiles(ctx context.Context, namespace string) ([]string, error) {
+func (c cached) Profiles(ctx context.Context, namespace string) ([]string, error) {
 	var list v1alpha1.WorkloadProfileList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list WorkloadProfiles: %w", err)
