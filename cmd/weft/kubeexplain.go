@@ -89,7 +89,8 @@ func (c *explainCommand) explainPod(ctx context.Context, s *session, text string
 
 // missingPod says that there is no such Pod, and which one may be meant: of that name elsewhere, or of a name like it.
 func missingPod(l *look.Look, namespace, name string) *trace.Error {
-	f := &trace.Error{Code: "not_found", Message: fmt.Sprintf("there is no Pod %s/%s", namespace, name), Value: name, Fix: "weft top pods lists those that ask for GPUs"}
+	f := &trace.Error{Code: "not_found", Value: name, Message: fmt.Sprintf("there is no Pod %s/%s", namespace, name),
+		Fix: "weft top pods lists those that ask for GPUs"}
 	var near []string
 	for _, p := range l.Pods("") {
 		if p.Name == name {

@@ -39,7 +39,8 @@ func (c *planCommand) source() error {
 	}
 	var faults []error
 	if f.Memory != 0 && f.Memory < unit.MiB {
-		faults = append(faults, flagError("--memory", f.Memory.String(), fmt.Sprintf("no job needs as little memory as %v", f.Memory), "a number without a unit is bytes", "write a unit, such as 8GiB"))
+		faults = append(faults, flagError("--memory", f.Memory.String(), fmt.Sprintf("no job needs as little memory as %v", f.Memory),
+			"a number without a unit is bytes", "write a unit, such as 8GiB"))
 	}
 	r := &c.Read
 	for _, x := range []struct {
@@ -73,9 +74,11 @@ func (c *planCommand) readCluster(ctx context.Context, s *session, in *planInput
 		return nil, err
 	}
 	pods := len(w.Jobs)
-	in.notes = append(in.notes, fmt.Sprintf("%s: %d opted in, %d run; those that did not opt in are counted as if they had", several(pods, "job"), w.Shared, w.Running))
+	in.notes = append(in.notes, fmt.Sprintf("%s: %d opted in, %d run; those that did not opt in are counted as if they had",
+		several(pods, "job"), w.Shared, w.Running))
 	if n := nameless(w.Jobs); n > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("%d of %s name no model: not shared; annotate weft.dev/profile, or name them with --models MAP.csv", n, several(pods, "job")))
+		in.notes = append(in.notes, fmt.Sprintf("%d of %s name no model: not shared; annotate weft.dev/profile, or name them with --models MAP.csv",
+			n, several(pods, "job")))
 	}
 	switch {
 	case c.Sharing.GPUMemory == 0:
@@ -83,7 +86,8 @@ func (c *planCommand) readCluster(ctx context.Context, s *session, in *planInput
 	case unknown > 0 && c.Cluster.Memory > 0:
 		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: counted with --memory %v", several(unknown, "job"), c.Cluster.Memory))
 	case unknown > 0:
-		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: each worker takes a GPU whole; annotate weft.dev/memory, or try --memory 8GiB", several(unknown, "job")))
+		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: each worker takes a GPU whole; annotate weft.dev/memory, or try --memory 8GiB",
+			several(unknown, "job")))
 	}
 	c.keepFitting(in, w.Jobs, profiles)
 	in.note(ctx, c)

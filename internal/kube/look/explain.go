@@ -95,7 +95,8 @@ func (l *Look) Explain(namespace, name string) (Explanation, bool) {
 	}
 	p := l.c.Pods[i]
 	state := l.stateOf(p)
-	e := Explanation{Pod: l.row(p, state), Gang: []string{}, Refused: []Count{}, Refusals: []Refusal{}, Ahead: []string{}, Ends: []string{}, Places: []Place{}, Advice: []string{}, Condition: conditionsOf(p)}
+	e := Explanation{Pod: l.row(p, state), Gang: []string{}, Refused: []Count{}, Refusals: []Refusal{},
+		Ahead: []string{}, Ends: []string{}, Places: []Place{}, Advice: []string{}, Condition: conditionsOf(p)}
 	e.Mode = modeOf(p)
 	m, known := l.members[p.UID]
 	if known && len(m.job.Members) > 1 {

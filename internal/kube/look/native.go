@@ -61,7 +61,8 @@ func (l *Look) explainNative(e *Explanation, m member, refusals []dispatch.Refus
 		e.Told += "; it waits for the scheduler"
 	default:
 		e.Ends = ends
-		e.Opens = fmt.Sprintf("Starts on %s when %s %s or %s deleted", l.q.GPUs[open[node][0]].Node, and(ends), verb(len(ends), "ends", "have ended"), verb(len(ends), "is", "were"))
+		e.Opens = fmt.Sprintf("Starts on %s when %s %s or %s deleted", l.q.GPUs[open[node][0]].Node, and(ends),
+			verb(len(ends), "ends", "have ended"), verb(len(ends), "is", "were"))
 		e.Advice = append(e.Advice, "Kubernetes evicts nobody for a GPU: a higher priority frees none.")
 	}
 }
@@ -155,7 +156,8 @@ func (l *Look) advise(e *Explanation, p *corev1.Pod) {
 	case s != "" && s != corev1.DefaultSchedulerName:
 		e.Advice = append(e.Advice, "It did not opt in: Pods of scheduler "+s+" take whole GPUs; without spec.schedulerName it could share.")
 	case shares:
-		e.Advice = append(e.Advice, "It did not opt in: namespace "+p.Namespace+" shares, and the Pod is older than that or was created around weft. Create it anew to share.")
+		e.Advice = append(e.Advice, "It did not opt in: namespace "+p.Namespace+
+			" shares, and the Pod is older than that or was created around weft. Create it anew to share.")
 	default:
 		e.Advice = append(e.Advice, fmt.Sprintf("It did not opt in: it takes whole GPUs. To share, annotate %s with weft.dev/floor: \"0.9\", or label its namespace "+
 			"(kubectl label namespace %s weft.dev/share=enabled), and create it anew.", template(owner), p.Namespace))

@@ -153,7 +153,8 @@ func (v View) sits(b *strings.Builder, e *look.Explanation, name string) {
 		{Title: "RESERVED", Number: true}, {Title: "PEAK GiB", Number: true}}}
 	for i := range e.Places {
 		for _, r := range e.Places[i].Residents {
-			table.Rows = append(table.Rows, report.Cells(e.Places[i].GPU, r.Name, cmp.Or(r.Class, report.None), share(&r.Floor), gib(r.Reserved), gib(r.Peak)))
+			table.Rows = append(table.Rows, report.Cells(e.Places[i].GPU, r.Name,
+				cmp.Or(r.Class, report.None), share(&r.Floor), gib(r.Reserved), gib(r.Peak)))
 		}
 	}
 	_ = table.Write(b, v.Screen) // a builder takes all

@@ -37,12 +37,14 @@ const (
 
 // Nodes writes the table of nodes.
 func (v View) Nodes(w io.Writer, nodes []look.Node) error {
-	table := &report.Table{Columns: []report.Column{{Title: "NODE", Shrink: true}, {Title: "MODEL", Wide: true, Shrink: true, Keep: keepModel}, {Title: "GPUS", Number: true},
+	table := &report.Table{Columns: []report.Column{{Title: "NODE", Shrink: true}, {Title: "MODEL", Wide: true, Shrink: true, Keep: keepModel},
+		{Title: "GPUS", Number: true},
 		{Title: "IDLE", Number: true}, {Title: "SHARED", Number: true}, {Title: "NATIVE", Number: true}, {Title: "CLOSED", Number: true}, {Title: "PODS", Number: true},
 		{Title: "RESERVED", Number: true}, {Title: "USABLE GiB", Number: true}, {Title: "FAULT"}}}
 	for i := range nodes {
 		n := &nodes[i]
-		row := report.Cells(n.Name, cmp.Or(models(n.Models), report.None), strconv.Itoa(n.GPUs), strconv.Itoa(n.Idle), strconv.Itoa(n.Shared), strconv.Itoa(n.Native),
+		row := report.Cells(n.Name, cmp.Or(models(n.Models), report.None), strconv.Itoa(n.GPUs), strconv.Itoa(n.Idle), strconv.Itoa(n.Shared),
+			strconv.Itoa(n.Native),
 			strconv.Itoa(n.Closed), strconv.Itoa(n.Pods), gib(n.Reserved), gib(n.Usable), n.Fault)
 		if n.Fault != "" {
 			row[10].Mark = report.Bad
@@ -63,7 +65,8 @@ func models(names []string) string {
 
 // GPUs writes the table of GPUs.
 func (v View) GPUs(w io.Writer, gpus []look.GPU) error {
-	table := &report.Table{Columns: []report.Column{{Title: "GPU"}, {Title: "MODEL", Wide: true, Shrink: true, Keep: keepModel}, {Title: "UUID", Wide: true, Keep: keepUUID},
+	table := &report.Table{Columns: []report.Column{{Title: "GPU"}, {Title: "MODEL", Wide: true, Shrink: true, Keep: keepModel},
+		{Title: "UUID", Wide: true, Keep: keepUUID},
 		{Title: "STATE"}, {Title: "RESERVED", Number: true}, {Title: "USABLE GiB", Number: true}, {Title: "RESIDENTS", Shrink: true}}}
 	for i := range gpus {
 		g := &gpus[i]
@@ -121,7 +124,8 @@ func gib(b unit.Bytes) string { return strconv.FormatFloat(b.GiB(), 'f', 1, 64) 
 
 // Pods writes the table of Pods.
 func (v View) Pods(w io.Writer, pods []look.Pod) error {
-	table := &report.Table{Columns: []report.Column{{Title: "NAMESPACE", Shrink: true}, {Title: "NAME", Shrink: true}, {Title: "STATE"}, {Title: "CLASS", Wide: true, Keep: keepClass},
+	table := &report.Table{Columns: []report.Column{{Title: "NAMESPACE", Shrink: true}, {Title: "NAME", Shrink: true}, {Title: "STATE"},
+		{Title: "CLASS", Wide: true, Keep: keepClass},
 		{Title: "GPU"}, {Title: "RATE", Number: true}, {Title: "PRED", Number: true, Wide: true, Keep: keepPredicted}, {Title: "FLOOR", Number: true},
 		{Title: "MEM GiB", Number: true, Wide: true, Keep: keepMemory}, {Title: "TIME", Number: true}, {Title: "REASON"}}}
 	for i := range pods {
@@ -138,7 +142,8 @@ func (v View) podRow(p *look.Pod) []report.Cell {
 	if len(p.On) > 0 {
 		predicted = share(p.Predicted)
 	}
-	row := report.Cells(p.Namespace, p.Name, string(p.State), classOf(p), places(p.On), share(p.Rate), predicted, share(p.Floor), memory, boxtable.Span(v.Now.Sub(p.Since)), p.Reason)
+	row := report.Cells(p.Namespace, p.Name, string(p.State), classOf(p), places(p.On), share(p.Rate), predicted,
+		share(p.Floor), memory, boxtable.Span(v.Now.Sub(p.Since)), p.Reason)
 	switch p.State {
 	case look.Waiting, look.Placed:
 		row[2].Mark = report.Waiting

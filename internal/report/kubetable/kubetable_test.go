@@ -85,7 +85,8 @@ func TestExplainPlace(t *testing.T) {
 	}
 	e := look.Explanation{Pod: look.Pod{Namespace: "ml", Name: "bert", Mode: look.Shared, State: look.Running, Floor: ptr(0.85), Rate: ptr(0.81), Below: true, Peak: unit.GiB},
 		Places: []look.Place{place("n/gpu0", "ml/x"), place("n/gpu1", "ml/x", "ml/y\x1b")}, Range: &look.Range{Rate: 0.91, Low: 0.86, High: 0.95, Basis: "catalogue"},
-		Condition: []look.Condition{{kube.ConditionFloorHeld, "False", "0.81 < 0.85", now.Add(-time.Minute)}, {kube.ConditionPlaced, "True", "", now}}}
+		Condition: []look.Condition{{Type: kube.ConditionFloorHeld, Status: "False", Message: "0.81 < 0.85", Since: now.Add(-time.Minute)},
+			{Type: kube.ConditionPlaced, Status: "True", Since: now}}}
 	same(t, "Pod ml/bert runs on n/gpu0, n/gpu1 beside ml/x, ml/y?: \x1b[31m81 %!\x1b[0m, floor 85 %, predicted 91 % (86 to 95, catalogue).\n"+`Reserved 0, peak 1Gi
 GPU     BESIDE  CLASS       FLOOR  RESERVED  PEAK GiB
 n/gpu0  ml/x    besteffort   20 %       1.0       2.0
