@@ -31,9 +31,12 @@ func TestTwoShareAThirdWaits(t *testing.T) {
 	s.bound(a, b)
 	c := s.pod("c", 1, "memory=30Gi floor=0.3")
 	s.hears(c, "Normal Waiting MemoryReserved: 0 of ", "nearest "+node+"/gpu0 90Gi > 80Gi beside "+s.ns+"/")
-	if status, reason := s.condition(c); status != corev1.ConditionFalse || reason != "MemoryReserved" {
-		t.Errorf("its condition is %s %s", status, reason)
-	}
+	s.eventually("its condition says so", func() string {
+		if status, reason := s.condition(c); status != corev1.ConditionFalse || reason != "MemoryReserved" {
+			return fmt.Sprintf("its condition is %s %s", status, reason)
+		}
+		return ""
+	})
 	s.hears(b, "Normal Placed "+node+"/gpu0 beside "+s.ns+"/a: 30Gi reserved, predicted 0.", "floor 0.40")
 	if got := s.get(b).Annotations[kube.AnnotationGPU]; got != node+"/gpu0" {
 		t.Errorf("it is noted to be on %q", got)

@@ -15,6 +15,7 @@ import (
 	"weft.dev/weft/internal/dispatch"
 	"weft.dev/weft/internal/kube/claim"
 	"weft.dev/weft/internal/kube/queue"
+	"weft.dev/weft/internal/plan"
 )
 
 // offer is a GPU that a plan left to a native Pod, and since when.
@@ -178,16 +179,24 @@ func (c *Controller) say(q *queue.Queue, d *dispatch.Decision, now time.Time) (u
 			continue
 		}
 		if j.Native {
+			p := j.Members[0].Pod
+			if !c.voice.isNews(p, queue.Word{Reason: queue.Waiting, Code: plan.Native}, false) {
+				continue
+			}
 			if word, ok := q.Native(j); ok {
-				c.voice.tell(j.Members[0].Pod, word, false)
+				c.voice.tell(p, word, false)
 			}
 			continue
 		}
-		word := q.Wait(w)
+		news, word := q.News(w), queue.Word{}
 		for _, m := range j.Members {
-			if _, refused := q.Held(m); !refused {
-				c.voice.tell(m.Pod, word, true)
+			if _, refused := q.Held(m); refused || !c.voice.isNews(m.Pod, news, true) {
+				continue
 			}
+			if word.Text == "" {
+				word = q.Wait(w)
+			}
+			c.voice.tell(m.Pod, word, true)
 		}
 	}
 	for _, f := range q.Faults {

@@ -62,22 +62,34 @@ func newVoice(client kubernetes.Interface, log *slog.Logger) *voice {
 	return &voice{client: client, log: log, said: map[types.UID]said{}, next: map[types.UID]news{}, more: make(chan struct{}, 1)}
 }
 
-// tell has a Pod told, unless it was told the same. What its condition says was told by whoever wrote that.
-func (v *voice) tell(p *corev1.Pod, w queue.Word, condition bool) {
+// isNews says whether a Pod is to be told something: it was told something else, and not just now. What its condition says was told by
+// whoever wrote that. The text does not count, but where the API refuses: those are its words.
+func (v *voice) isNews(p *corev1.Pod, w queue.Word, condition bool) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.news(p, w, condition)
+}
+
+func (v *voice) news(p *corev1.Pod, w queue.Word, condition bool) bool {
 	last, known := v.said[p.UID]
 	if !known && condition {
 		last, known = fromCondition(p)
 	}
-	now := time.Now()
 	if known && last.reason == w.Reason && last.code == string(w.Code) && (w.Reason != queue.Refused || last.text == w.Text) {
 		delete(v.next, p.UID)
+		return false
+	}
+	return !known || w.Reason != queue.Waiting || time.Since(last.at) >= tellAgain
+}
+
+// tell has a Pod told, if it is news.
+func (v *voice) tell(p *corev1.Pod, w queue.Word, condition bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.news(p, w, condition) {
 		return
 	}
-	if known && w.Reason == queue.Waiting && now.Sub(last.at) < tellAgain {
-		return
-	}
+	now := time.Now()
 	if _, pending := v.next[p.UID]; !pending {
 		v.order = append(v.order, p.UID)
 	}

@@ -119,20 +119,22 @@ func (q *Queue) profile(namespace, name string) (figures, bool) {
 	return f, ok
 }
 
-// fromProfile reads a WorkloadProfile: what its author states, then what was learned, then the catalogue.
+// fromProfile reads a WorkloadProfile: what its author states, then what was learned, then the catalogue. Jobs hand memory over where
+// the author says how much they always hold, or that was seen; that others' did is no proof.
 func fromProfile(p *v1alpha1.WorkloadProfile) figures {
 	f := figures{}
 	if p.Spec.Model != "" {
 		f, _ = fromCatalogue(p.Spec.Model + ":" + p.Spec.Batch)
 	}
 	f.key, f.told.Source = p.Namespace+"/profile/"+p.Name, estimate.Declared
-	for _, from := range []v1alpha1.Figures{p.Status.Figures, p.Spec.Figures} {
+	learned := p.Status.Source == v1alpha1.SourceLearned
+	for i, from := range []v1alpha1.Figures{p.Status.Figures, p.Spec.Figures} {
 		if mem := from.Memory; mem != nil {
 			f.peak, f.shape = unit.Bytes(mem.Peak.Value()), mem.Shape
 			f.persistent, f.cooperates = f.peak, false
 			if mem.Persistent != nil {
 				f.persistent = unit.Bytes(mem.Persistent.Value())
-				f.cooperates = f.persistent < f.peak
+				f.cooperates = f.persistent < f.peak && (i > 0 || learned)
 			}
 		}
 		if from.UtilisationPercent != nil {
@@ -196,7 +198,7 @@ func OwnerOf(p *corev1.Pod) Owner {
 	}
 	if hash := p.Labels[hashLabel]; owner.Kind == "ReplicaSet" && hash != "" {
 		if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
-			return Owner{"Deployment", name}
+			return Owner{deployment, name}
 		}
 	}
 	return Owner{owner.Kind, owner.Name}

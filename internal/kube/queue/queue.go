@@ -104,6 +104,7 @@ type Queue struct {
 	reside  map[int][]box.ID     // jobs on a GPU
 
 	profiles map[types.NamespacedName]figures // by namespace and name, once one was asked for
+	replicas map[string][]replica             // of Deployments, by namespace and name, once asked for
 }
 
 // Fault is why a Pod cannot be read.

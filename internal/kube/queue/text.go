@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"weft.dev/weft/internal/box"
@@ -39,22 +40,31 @@ var never = []plan.Code{plan.TooLarge, plan.FloorUnreachable, Invalid}
 // Never says whether a job with a code waits for its user.
 func Never(c plan.Code) bool { return slices.Contains(never, c) }
 
+// News is what Wait says without its text, which costs more: whether it is news can be told by it.
+func (q *Queue) News(w dispatch.Wait) Word {
+	j, code := q.Jobs[w.Job], w.Reason.Code
+	switch {
+	case j.bad != "":
+		return Word{Reason: CannotFit, Code: Invalid, Warning: true}
+	case j.waits == "" && Never(code) && len(q.GPUs) > 0:
+		return Word{Reason: CannotFit, Code: code, Warning: true}
+	}
+	return Word{Reason: Waiting, Code: code}
+}
+
 // Wait says why a job waits.
 func (q *Queue) Wait(w dispatch.Wait) Word {
-	j, code := q.Jobs[w.Job], w.Reason.Code
-	if j.bad != "" {
-		return Word{CannotFit, Invalid, fmt.Sprintf("%s: %s", code, j.bad), true}
-	}
-	if j.waits != "" {
-		return Word{Waiting, code, fmt.Sprintf("%s: %s", code, j.waits), false}
-	}
-	word := Word{Reason: Waiting, Code: code}
-	if Never(code) && len(q.GPUs) > 0 {
-		word.Reason, word.Warning = CannotFit, true
-	}
-	word.Text = fmt.Sprintf("%s: %s", code, q.why(j, w))
-	if !word.Warning {
-		word.Text += q.ways(j, code)
+	j, word := q.Jobs[w.Job], q.News(w)
+	switch {
+	case j.bad != "":
+		word.Text = fmt.Sprintf("%s: %s", w.Reason.Code, j.bad)
+	case j.waits != "":
+		word.Text = fmt.Sprintf("%s: %s", word.Code, j.waits)
+	default:
+		word.Text = fmt.Sprintf("%s: %s", word.Code, q.why(j, w))
+		if !word.Warning {
+			word.Text += q.ways(j, word.Code)
+		}
 	}
 	return word
 }
@@ -227,24 +237,48 @@ var yields = map[plan.Code]string{
 // ways tells of a rollout that is in its own way: a Pod of the same Deployment holds what this one waits for.
 func (q *Queue) ways(j *Job, code plan.Code) string {
 	p := j.Members[0].Pod
-	owner := OwnerOf(p)
-	if owner.Kind != "Deployment" {
-		return ""
-	}
-	for g := range q.GPUs {
-		for _, id := range q.reside[g] {
-			other := q.Jobs[id].Members[0].Pod
-			if other.Namespace == p.Namespace && OwnerOf(other) == owner && other.Labels[hashLabel] != p.Labels[hashLabel] {
-				text := fmt.Sprintf("; %s of the same %s holds %s: set its maxSurge to 0", nameOf(q.Jobs[id]), owner, &q.GPUs[g])
-				if how, ok := yields[code]; ok {
-					text += ", or " + how + " until both fit"
-				}
-				return text
-			}
+	for _, x := range q.ofDeployment(p) {
+		if x.hash == p.Labels[hashLabel] {
+			continue
 		}
+		text := fmt.Sprintf("; %s of the same %s holds %s: set its maxSurge to 0", q.name(x.job), OwnerOf(p), &q.GPUs[x.gpu])
+		if how, ok := yields[code]; ok {
+			text += ", or " + how + " until both fit"
+		}
+		return text
 	}
 	return ""
 }
+
+// replica is a Pod of a Deployment that has a GPU.
+type replica struct {
+	job  box.ID
+	gpu  int
+	hash string // of the template that it was made of
+}
+
+// ofDeployment are the Pods on GPUs of the Deployment that a Pod is of; none for one that is of none.
+func (q *Queue) ofDeployment(p *corev1.Pod) []replica {
+	if q.replicas == nil {
+		q.replicas = map[string][]replica{}
+		for g := range q.GPUs {
+			for _, id := range q.reside[g] {
+				other := q.Jobs[id].Members[0].Pod
+				if o := OwnerOf(other); o.Kind == deployment {
+					key := other.Namespace + "/" + o.Name
+					q.replicas[key] = append(q.replicas[key], replica{id, g, other.Labels[hashLabel]})
+				}
+			}
+		}
+	}
+	if o := OwnerOf(p); o.Kind == deployment {
+		return q.replicas[p.Namespace+"/"+o.Name]
+	}
+	return nil
+}
+
+// deployment is the kind whose Pods replace each other while they run.
+const deployment = "Deployment"
 
 // mostNamed bounds how many GPUs a message names.
 const mostNamed = 4
