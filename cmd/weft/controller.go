@@ -21,8 +21,10 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/kube/controller"
+	"weft.dev/weft/internal/kube/verdict"
 	"weft.dev/weft/internal/kube/webhook"
 	"weft.dev/weft/internal/kube/webhook/certificate"
 	"weft.dev/weft/internal/trace"
@@ -68,10 +70,15 @@ func (c *controllerCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	var tasks []func(context.Context) error
+	direct, err := directClient(config)
+	if err != nil {
+		return err
+	}
+	judge := &verdict.Keeper{Client: direct, Log: log}
+	tasks := []func(context.Context) error{judge.Run}
 	ready := []func() error{control.Ready}
 	if c.ListenWebhook != "" {
-		more, certified, err := c.webhook(config, control, log)
+		more, certified, err := c.webhook(direct, control, log)
 		if err != nil {
 			return asInput(err, c.JSON)
 		}
@@ -104,17 +111,18 @@ func clusterConfig(file string) (*rest.Config, error) {
 	return config, nil
 }
 
-// webhook is what answers the API server, and keeps the certificate for it.
-func (c *controllerCommand) webhook(config *rest.Config, source webhook.Source, log *slog.Logger) (tasks []func(context.Context) error,
-	ready func() error, err error) {
+// directClient reads and writes the few objects that are not watched.
+func directClient(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
-		return nil, nil, err
+	if err := errors.Join(corev1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
 	}
-	direct, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, nil, err
-	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// webhook is what answers the API server, and keeps the certificate for it.
+func (c *controllerCommand) webhook(direct client.Client, source webhook.Source, log *slog.Logger) (tasks []func(context.Context) error,
+	ready func() error, err error) {
 	const name = "weft-webhook" // of the Service and of the Secret
 	service := name + "." + c.Namespace + ".svc"
 	keeper := &certificate.Keeper{Client: direct, Secret: types.NamespacedName{Namespace: c.Namespace, Name: name}, Configuration: "weft",
