@@ -77,7 +77,7 @@ var architecture = []row{
 	{pkg: "test/demo"}, // weft demo, whole
 	{pkg: "test/cluster", may: upTo("kube"), libs: []string{"golang.org/x/sys"}}, // a real Kubernetes cluster for tests
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")},            // writes tables for programs in C
-	{pkg: "cmd/weft", may: []string{"internal"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys",
+	{pkg: "cmd/weft", may: []string{"internal", "api"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys",
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime"}},
 }
 
