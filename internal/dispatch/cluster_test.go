@@ -70,7 +70,7 @@ func (k *stock) add(s *State, shape int) *Job {
 	j := Job{ID: id, User: fmt.Sprint("team", id%50), Priority: 10 * (shape % 3), Submitted: s.Now.Add(-time.Duration(shape%40) * time.Minute),
 		Floor: 0.5 + 0.1*float64(shape%4), GPUs: 1, Config: s.Table.Config(k.light[shape%len(k.light)]), Cooperates: shape%2 == 0,
 		Memory: profile.New(peak/2, peak, k.shape),
-		Class: []cluster.Class{cluster.Burstable, cluster.BestEffort, cluster.Burstable, cluster.Burstable}[shape%4]}
+		Class:  []cluster.Class{cluster.Burstable, cluster.BestEffort, cluster.Burstable, cluster.Burstable}[shape%4]}
 	switch shape % 20 {
 	case 3:
 		j.GPUs, j.Together = 2, 2

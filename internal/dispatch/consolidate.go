@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,10 +25,11 @@ func Consolidate(s *State, budget int) []Move {
 		return nil
 	}
 	var moves []Move
-	full := map[int32]bool{} // spots whose residents found no room elsewhere
+	stuck := map[string]bool{} // GPUs whose residents found no room elsewhere, by what those are
 	for _, g := range b.leastFilled() {
-		spot, there := b.packer.Spot(g), b.there(g)
-		if full[spot] || len(there) > budget || !b.pays(g, there) {
+		there := b.there(g)
+		key := b.likeness(g, there)
+		if stuck[key] || len(there) > budget || !b.pays(g, there) {
 			continue // all who are there would move, if not others besides
 		}
 		fits := false
@@ -35,7 +37,7 @@ func Consolidate(s *State, budget int) []Move {
 			fits = true
 			return len(jobs) <= budget && b.pays(g, jobs)
 		})
-		full[spot] = !fits && !slices.ContainsFunc(there, func(job int) bool { return b.workers(job) > 1 })
+		stuck[key] = key != "" && !fits
 		for _, job := range emptied {
 			to := b.packer.GPUsOf(job)
 			moves = append(moves, Move{b.jobs[job].ID, slices.Clone(b.jobs[job].On), indexes(to)})
@@ -46,6 +48,19 @@ func Consolidate(s *State, budget int) []Move {
 		}
 	}
 	return moves
+}
+
+// likeness is the same for GPUs that are as hard to empty as each other; "" where a gang is there, for which others matter.
+func (b *board) likeness(g cluster.GPU, there []int) string {
+	asks := []int32{b.packer.Spot(g)}
+	for _, job := range there {
+		if b.workers(job) > 1 {
+			return ""
+		}
+		asks = append(asks, b.packer.Ask(job))
+	}
+	slices.Sort(asks[1:])
+	return fmt.Sprint(asks)
 }
 
 // there are the jobs on a GPU.
