@@ -192,8 +192,8 @@ func (g *gpu) state(a *Agent, now unit.Time) GPUState {
 	s.Held = g.busyFor.Seconds()
 	s.Pool, s.PoolFree = g.ledger.Pool()
 	s.Reserved = g.Usable - s.Pool
-	if g.xid != 0 {
-		s.XID = &g.xid
+	if xid := g.xid; xid != 0 {
+		s.XID = &xid // the reactor's own may change while the answer is read
 	}
 	for id, al := range a.allocs {
 		if _, on := al.waits[g.number]; on {
