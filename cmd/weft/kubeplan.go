@@ -73,12 +73,11 @@ func (c *planCommand) readCluster(ctx context.Context, s *session, in *planInput
 	if err != nil {
 		return nil, err
 	}
-	pods := len(w.Jobs)
 	in.notes = append(in.notes, fmt.Sprintf("%s: %d opted in, %d run; those that did not opt in are counted as if they had",
-		several(pods, "job"), w.Shared, w.Running))
+		several(w.Pods, "Pod"), w.Shared, w.Running))
 	if n := nameless(w.Jobs); n > 0 {
 		in.notes = append(in.notes, fmt.Sprintf("%d of %s name no model: not shared; annotate weft.dev/profile, or name them with --models MAP.csv",
-			n, several(pods, "job")))
+			n, several(len(w.Jobs), "job")))
 	}
 	switch {
 	case c.Sharing.GPUMemory == 0:

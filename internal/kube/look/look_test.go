@@ -251,7 +251,7 @@ func TestWorkload(t *testing.T) {
 	}, rows); diff != "" {
 		t.Error(diff)
 	}
-	if got.GPUs != 7 || got.Shared != 5 || got.Running != 4 || got.GPUMemory.GiB() != 24 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "24.0 GiB to 40.0 GiB") {
+	if got.GPUs != 7 || got.Pods != 9 || got.Shared != 5 || got.Running != 4 || got.GPUMemory.GiB() != 24 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "24.0 GiB to 40.0 GiB") {
 		t.Errorf("%+v", got)
 	}
 	if only := w.look().Workload("plain", 0.85); len(only.Jobs) != 3 {

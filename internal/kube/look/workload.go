@@ -22,6 +22,7 @@ type Workload struct {
 	Memory    []Memory      // of each job's workers
 	GPUMemory unit.Bytes    // usable, of the smallest GPU; 0 where weft serves none
 	GPUs      int           // that weft serves
+	Pods      int           // that the jobs are made of
 	Shared    int           // Pods that opted in
 	Running   int           // Pods that have a node
 	Notes     []string
@@ -96,6 +97,7 @@ func (w *Workload) add(l *Look, pods []*corev1.Pod, floor float64) {
 			}
 		}
 		j.Workers += max(1, n)
+		w.Pods++
 		if other.Labels[kube.LabelManaged] == "true" {
 			w.Shared++
 		}
