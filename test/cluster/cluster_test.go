@@ -387,12 +387,4 @@ func testNodes(t *testing.T, c *Cluster) {
 		t.Errorf("%d slices with %d different GPUs, want %d", len(list.Items), len(slices.Compact(uuids)), n*gpus)
 	}
 	run(t, c, pod("far", FakeNode(7), nil), "Running")
-	kwok := c.Component(Kwok)
-	if err := kwok.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := kwok.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	run(t, c, pod("farther", FakeNode(8), nil), "Running")
 }

@@ -16,6 +16,9 @@ const (
 	endWithin   = 15 * time.Second
 
 	pollNodes = 200 * time.Millisecond
+
+	// settle is how long kwok may take to see a lease that it has just written.
+	settle = 500 * time.Millisecond
 )
 
 // Component is one process of a cluster.
@@ -54,15 +57,20 @@ func (c *Component) Log() string { return c.cluster.settings.path("log", c.name+
 
 // Start starts it and waits until it serves. It is an error when it runs already.
 func (c *Component) Start(ctx context.Context) error {
+	var free []string
 	if c.name == Kwok && !c.Running() {
-		if err := c.cluster.freeLeases(ctx); err != nil {
+		var err error
+		if free, err = c.cluster.freeLeases(ctx); err != nil {
 			return err
 		}
 	}
 	if err := c.launch(); err != nil {
 		return err
 	}
-	return c.Ready(ctx)
+	if err := c.Ready(ctx); err != nil || len(free) == 0 {
+		return err
+	}
+	return c.cluster.waitLeases(ctx, free)
 }
 
 // Kill kills it as a crash would, and waits until it is gone.

@@ -76,14 +76,24 @@ func TestControlPlane(t *testing.T) {
 	}
 }
 
-// TestControlPlaneWithNodes has Pods scheduled to nodes that exist in the API only, without root.
+// TestControlPlaneWithNodes has Pods scheduled to nodes that exist in the API only, without root, also after kwok was killed.
 func TestControlPlaneWithNodes(t *testing.T) {
 	long(t)
 	c := upControlPlane(t, ControlPlane{Scheduler: true, Kwok: true})
 	if err := c.Nodes(t.Context(), 3, 0); err != nil {
 		t.Fatal(err)
 	}
-	run(t, c, pod("one", FakeNode(2), nil), "Running")
+	run(t, c, pod("before", FakeNode(2), nil), "Running")
+	kwok := c.Component(Kwok)
+	for _, name := range []string{"after", "after-that"} { // in fewer seconds than a node's lease has
+		if err := kwok.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := kwok.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, c, pod(name, FakeNode(1), nil), "Running")
+	}
 }
 
 // TestControlPlaneSaysWhy gives the API server an argument that it does not know: the error has what it says, and nothing stays.

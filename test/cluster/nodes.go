@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -37,7 +38,10 @@ func (c *Cluster) Nodes(ctx context.Context, n, gpus int) error {
 	if err := c.startKwok(ctx); err != nil {
 		return err
 	}
-	return inParallel(n, func(i int) error { return c.node(ctx, i, gpus) })
+	if err := inParallel(n, func(i int) error { return c.node(ctx, i, gpus) }); err != nil {
+		return err
+	}
+	return pause(ctx, settle)
 }
 
 // startKwok starts kwok, unless it runs.
@@ -57,10 +61,51 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	return c.Component(Kwok).Start(ctx)
 }
 
-// freeLeases takes the nodes from a kwok that was killed: the next one has another identity, and would wait for the end of
-// their leases.
-func (c *Cluster) freeLeases(ctx context.Context) error {
-	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+// freeLeases takes the nodes from a kwok that was killed, and returns their names: the next one has another identity, and
+// would wait for the end of their leases.
+func (c *Cluster) freeLeases(ctx context.Context) ([]string, error) {
+	leases, err := c.names(ctx, leasesPath)
+	if err != nil {
+		return nil, err
+	}
+	err = inParallel(len(leases), func(i int) error {
+		err := c.client.call(ctx, http.MethodDelete, leasesPath+"/"+leases[i], nil, nil)
+		var r *refusal
+		if errors.As(err, &r) && r.code == http.StatusNotFound { // it went with its node
+			return nil
+		}
+		return err
+	})
+	return leases, err
+}
+
+// waitLeases waits until kwok holds its nodes: it overlooks a Pod that comes to a node before.
+func (c *Cluster) waitLeases(ctx context.Context, free []string) error {
+	bounded, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for {
+		held, err := c.names(bounded, leasesPath)
+		if err != nil {
+			return err
+		}
+		nodes, err := c.names(bounded, "/api/v1/nodes")
+		if err != nil {
+			return err
+		}
+		left := slices.DeleteFunc(nodes, func(name string) bool { return !slices.Contains(free, name) || slices.Contains(held, name) })
+		if len(left) == 0 {
+			return pause(ctx, settle)
+		}
+		if err := pause(bounded, pollNodes); err != nil {
+			return fmt.Errorf("kwok does not take %d nodes, the first is %s: %w", len(left), left[0], err)
+		}
+	}
+}
+
+// names are the names of the objects of kwok's nodes in a list.
+func (c *Cluster) names(ctx context.Context, path string) ([]string, error) {
 	var list struct {
 		Items []struct {
 			Metadata struct {
@@ -68,16 +113,16 @@ func (c *Cluster) freeLeases(ctx context.Context) error {
 			} `json:"metadata"`
 		} `json:"items"`
 	}
-	if err := c.client.call(ctx, http.MethodGet, leases, nil, &list); err != nil {
-		return err
+	if err := c.client.call(ctx, http.MethodGet, path, nil, &list); err != nil {
+		return nil, err
 	}
-	return inParallel(len(list.Items), func(i int) error {
-		name := list.Items[i].Metadata.Name
-		if !strings.HasPrefix(name, fakePrefix) {
-			return nil
+	var names []string
+	for _, item := range list.Items {
+		if strings.HasPrefix(item.Metadata.Name, fakePrefix) {
+			names = append(names, item.Metadata.Name)
 		}
-		return c.client.call(ctx, http.MethodDelete, leases+"/"+name, nil, nil)
-	})
+	}
+	return names, nil
 }
 
 // node makes one node, waits until it is ready, and publishes its GPUs.
