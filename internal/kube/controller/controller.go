@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -51,7 +52,7 @@ type Controller struct {
 	kick    chan struct{}
 	writes  chan struct{} // one for each write that may be under way
 	work    sync.WaitGroup
-	offers  map[string]offer // of the loop: native Pods that a GPU is free for, by UID
+	offers  map[types.UID]time.Time // of the loop: native Pods that a GPU is free for, and since when
 }
 
 // Figures of acting.
@@ -77,7 +78,7 @@ func New(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	c := &Controller{o: o, client: client, assumed: newAssumed(), kick: make(chan struct{}, 1), writes: make(chan struct{}, writers),
-		offers: map[string]offer{}}
+		offers: map[types.UID]time.Time{}}
 	if c.cache, err = newCaches(client, config, o.Check, c.wake); err != nil {
 		return nil, err
 	}

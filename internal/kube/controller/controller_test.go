@@ -435,6 +435,58 @@ func TestOustedByNative(t *testing.T) {
 	s.judge()
 }
 
+// TestStuckIsEvicted: where no other GPU of the node takes a Pod whose GPU was taken, it goes if something makes it again; one that nobody
+// makes again stays, and waits.
+func TestStuckIsEvicted(t *testing.T) {
+	s := at(t)
+	s.node(1)
+	s.controller(nil)
+	owner, err := s.client.CoreV1().ConfigMaps(s.ns).Create(s.context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}},
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "later"}}}}
+	}
+	owned := s.pod("owned", 1, "memory=30Gi floor=0.4", later, func(p *corev1.Pod) {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: &yes}}
+	})
+	alone := s.pod("alone", 1, "memory=30Gi floor=0.4", later)
+	for _, p := range []*corev1.Pod{owned, alone} {
+		s.eventually(p.Name+" is pinned", func() string {
+			if now := s.get(p); now == nil || len(now.Spec.SchedulingGates) > 0 {
+				return "it is gated"
+			}
+			return ""
+		})
+	}
+	native := s.pod("native", 1, "")
+	s.bound(native)
+	s.eventually("what has an owner is evicted", func() string {
+		if now := s.get(owned); now != nil && now.DeletionTimestamp == nil {
+			return "it is there"
+		}
+		return ""
+	})
+	s.hears(owned, "Normal Evicted from "+s.nodes[0]+": its GPU was taken before it started")
+	s.hears(alone, "Normal Waiting Native: 0 of ", "whole for "+s.plain+"/native")
+	if s.get(alone) == nil {
+		t.Error("what nobody makes again is evicted")
+	}
+	if err := s.client.CoreV1().Pods(s.plain).Delete(s.context(), native.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("it is pinned again", func() string {
+		if len(s.claims(s.ns)) == 0 {
+			return "no claim"
+		}
+		return ""
+	})
+}
+
 // TestTwoHundredAtOnce: shared and native Pods arrive together, many more than there are GPUs. Whatever the order, no GPU is booked
 // twice, and as those that run end, all come to run.
 func TestTwoHundredAtOnce(t *testing.T) {

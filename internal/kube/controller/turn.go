@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -18,15 +17,10 @@ import (
 	"weft.dev/weft/internal/plan"
 )
 
-// offer is a GPU that a plan left to a native Pod, and since when.
-type offer struct {
-	since time.Time
-	seen  bool // in the plan at hand
-}
-
 // Times of the loop.
 const (
 	offerLasts = 10 * time.Second // for the scheduler to place a native Pod where there is room: then others may have it
+	offerAgain = 5 * time.Minute  // after which a GPU is kept for it once more
 	sayAfter   = 2 * time.Second  // of a Pod's life, that it waits: most are placed before
 )
 
@@ -65,9 +59,9 @@ func (c *Controller) turn(ctx context.Context, now time.Time) time.Duration {
 // passed are the native Pods whose offer ran out.
 func (c *Controller) passed(now time.Time) map[types.UID]bool {
 	passed := map[types.UID]bool{}
-	for uid, o := range c.offers {
-		if now.Sub(o.since) > offerLasts {
-			passed[types.UID(uid)] = true
+	for uid, since := range c.offers {
+		if now.Sub(since) > offerLasts {
+			passed[uid] = true
 		}
 	}
 	return passed
@@ -81,19 +75,21 @@ func (c *Controller) start(ctx context.Context, q *queue.Queue, d *dispatch.Deci
 			with[g] = append(with[g], s.Job)
 		}
 	}
-	offered := map[string]offer{}
+	offered := map[types.UID]time.Time{}
 	for _, s := range d.Starts {
 		j := q.Jobs[s.Job]
 		if !j.Native {
 			c.place(ctx, q, s, with, now)
 			continue
 		}
-		uid := string(j.Members[0].Pod.UID)
-		offered[uid] = offer{since: cmp.Or(c.offers[uid], offer{since: now}).since}
+		uid := j.Members[0].Pod.UID
+		if offered[uid] = now; !c.offers[uid].IsZero() {
+			offered[uid] = c.offers[uid]
+		}
 	}
-	for uid, o := range c.offers { // those that ran out are remembered while their Pods wait
-		if now.Sub(o.since) > offerLasts && q.Waits(types.UID(uid)) {
-			offered[uid] = o
+	for uid, since := range c.offers { // those that ran out are remembered for a while, as long as their Pods wait
+		if age := now.Sub(since); age > offerLasts && age < offerAgain && q.Waits(uid) {
+			offered[uid] = since
 		}
 	}
 	c.offers = offered
