@@ -330,60 +330,72 @@ func checkMove(t *rapid.T, k *Packer, gpus GPUs) {
 func TestDrainKeepsTogether(t *testing.T) {
 	emptied, runs := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawScene(t, rapid.IntRange(10, 40).Draw(t, "workers"), 3)
-		s.grain, s.options.GPUMemory = 1, 16
-		for j := range s.profiles {
-			s.profiles[j] = s.drawProfile(t)
-			s.profiles[j].Persistent /= 2
-			s.jobs[j].Floor, s.jobs[j].Class = 0.2, cluster.Burstable
-		}
-		gpus := drawGPUs(t, s)
-		gpus.Spread = true
-		k := NewPackerOn(s.problem(), gpus)
-		q := &plain{k: k, gpus: gpus, tags: make([]int32, len(gpus.Memory))}
-		var placed []int
-		for j := range s.jobs {
-			if _, r := k.Add(j); !r.Refused() {
-				placed = append(placed, j)
-			}
-		}
-		for g := range cluster.GPU(len(gpus.Memory)) {
-			before := k.overlay.Snapshot()
-			moved := k.Drain(g, func([]int) bool { return true })
-			if moved == nil && !sameResidents(before, k.overlay.Snapshot()) {
-				t.Fatalf("GPU %d was not emptied, and jobs moved", g)
-			}
-			if moved != nil && len(k.Residents(g)) > 0 {
-				t.Fatalf("GPU %d was emptied, and %v are there", g, k.Residents(g))
-			}
-			emptied += len(moved)
-			for _, j := range moved {
-				if runs += max(0, gpus.Together[j]-1); !slices.Contains(placed, j) {
-					t.Fatalf("job %d moves, and had no place", j)
-				}
-			}
-		}
-		for _, j := range placed {
-			on := k.GPUsOf(j)
-			for i, g := range on {
-				if n := gpus.Together[j]; n > 1 && gpus.Node[g] != gpus.Node[on[i-i%n]] {
-					t.Fatalf("job %d, of which %d are together, is on %v", j, n, on)
-				}
-			}
-			k.Remove(j)
-			first, _ := k.p.WorkersOf(j)
-			for _, g := range on {
-				if !q.takes(first, q.seat(g)) {
-					t.Fatalf("job %d is on GPU %d against the rules", j, g)
-				}
-			}
-			if !k.AddAt(j, on) {
-				t.Fatalf("job %d does not fit where it is, on %v", j, on)
-			}
+		for range 15 {
+			jobs, together := drainAll(t)
+			emptied, runs = emptied+jobs, runs+together
 		}
 	})
 	t.Logf("%d jobs moved, %d with workers together", emptied, runs)
 	if emptied == 0 || runs == 0 {
 		t.Errorf("%d jobs moved, %d with workers together", emptied, runs)
 	}
+}
+
+// drainAll empties what it can of some GPUs in use, and says how many jobs moved, and how many of them with workers together.
+func drainAll(t *rapid.T) (emptied, runs int) {
+	s := drawScene(t, rapid.IntRange(10, 40).Draw(t, "workers"), 3)
+	s.grain, s.options.GPUMemory = 1, 16
+	for j := range s.profiles {
+		s.profiles[j] = s.drawProfile(t)
+		s.profiles[j].Persistent /= 2
+		s.jobs[j].Floor, s.jobs[j].Class = 0.2, cluster.Burstable
+	}
+	gpus := drawGPUs(t, s)
+	gpus.Spread = true
+	k := NewPackerOn(s.problem(), gpus)
+	q := &plain{k: k, gpus: gpus, tags: make([]int32, len(gpus.Memory))}
+	var placed []int
+	for j := range s.jobs {
+		if _, r := k.Add(j); !r.Refused() {
+			placed = append(placed, j)
+		}
+	}
+	for g := range cluster.GPU(len(gpus.Memory)) {
+		before := k.overlay.Snapshot()
+		moved := k.Drain(g, func([]int) bool { return true })
+		if moved == nil && !sameResidents(before, k.overlay.Snapshot()) {
+			t.Fatalf("GPU %d was not emptied, and jobs moved", g)
+		}
+		if moved != nil && len(k.Residents(g)) > 0 {
+			t.Fatalf("GPU %d was emptied, and %v are there", g, k.Residents(g))
+		}
+		emptied += len(moved)
+		for _, j := range moved {
+			if gpus.Together[j] > 1 && s.jobs[j].Workers > 1 {
+				runs++
+			}
+			if !slices.Contains(placed, j) {
+				t.Fatalf("job %d moves, and had no place", j)
+			}
+		}
+	}
+	for _, j := range placed {
+		on := k.GPUsOf(j)
+		for i, g := range on {
+			if n := gpus.Together[j]; n > 1 && gpus.Node[g] != gpus.Node[on[i-i%n]] {
+				t.Fatalf("job %d, of which %d are together, is on %v", j, n, on)
+			}
+		}
+		k.Remove(j)
+		first, _ := k.p.WorkersOf(j)
+		for _, g := range on {
+			if !q.takes(first, q.seat(g)) {
+				t.Fatalf("job %d is on GPU %d against the rules", j, g)
+			}
+		}
+		if !k.AddAt(j, on) {
+			t.Fatalf("job %d does not fit where it is, on %v", j, on)
+		}
+	}
+	return emptied, runs
 }
