@@ -10,6 +10,7 @@ import (
 	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/kube/look"
 	"weft.dev/weft/internal/kube/look/reader"
+	"weft.dev/weft/internal/kube/webhook"
 	"weft.dev/weft/internal/report/kubetable"
 	"weft.dev/weft/internal/trace"
 )
@@ -40,11 +41,22 @@ func (c kubeAt) see(ctx context.Context, s *session, r *reader.Reader, asJSON bo
 	if err := r.Installed(ctx); err != nil {
 		return nil, c.failed(err, asJSON)
 	}
-	cluster, err := r.Read(ctx, s.clock())
+	return c.read(ctx, s, r, asJSON)
+}
+
+// read reads a cluster. A policy that contradicts itself is as if there were none.
+func (c kubeAt) read(ctx context.Context, s *session, r *reader.Reader, asJSON bool) (*look.Look, error) {
+	seen, err := r.Read(ctx, s.clock())
 	if err != nil {
 		return nil, c.failed(err, asJSON)
 	}
-	return look.New(cluster, estimate.Options{}), nil
+	if seen.Policy != nil {
+		if faults := webhook.CheckPolicy(&seen.Policy.Spec); len(faults) > 0 {
+			seen.Wrong = append(seen.Wrong, "SharingPolicy "+seen.Policy.Name+" contradicts itself, and is as if there were none: "+oneLine(faults.ToAggregate()))
+			seen.Policy = nil
+		}
+	}
+	return look.New(seen, estimate.Options{}), nil
 }
 
 // failed is what the user is told of an error of a cluster, with its exit code.

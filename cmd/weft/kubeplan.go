@@ -8,7 +8,6 @@ import (
 
 	"weft.dev/weft/internal/catalogue"
 	"weft.dev/weft/internal/cluster"
-	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/kube/look"
 	"weft.dev/weft/internal/kube/look/reader"
 	"weft.dev/weft/internal/profile"
@@ -105,11 +104,11 @@ func (c *planCommand) workload(ctx context.Context, s *session, in *planInput) (
 	} else if err != nil {
 		return nil, c.Cluster.failed(err, c.JSON)
 	}
-	seen, err := r.Read(ctx, s.clock())
+	l, err := c.Cluster.read(ctx, s, r, c.JSON)
 	if err != nil {
-		return nil, c.Cluster.failed(err, c.JSON)
+		return nil, err
 	}
-	w := look.New(seen, estimate.Options{}).Workload(c.Cluster.Namespace, c.Read.Floor)
+	w := l.Workload(c.Cluster.Namespace, c.Read.Floor)
 	return &w, nil
 }
 

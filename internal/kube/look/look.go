@@ -25,6 +25,7 @@ import (
 type Cluster struct {
 	queue.Cluster
 	Namespaces []*corev1.Namespace
+	Wrong      []string // what is wrong with the cluster as a whole, for people
 }
 
 // Look is a cluster at one time, with what the controller makes of it.

@@ -255,7 +255,7 @@ const unplaced = 30 * time.Second
 
 // Status says how the cluster is.
 func (l *Look) Status() Status {
-	s := Status{Degraded: []string{}, Reasons: map[plan.Code]int{}}
+	s := Status{Degraded: append([]string{}, l.c.Wrong...), Reasons: map[plan.Code]int{}}
 	for _, n := range l.Nodes() {
 		s.Nodes++
 		if n.Fault == "" {
