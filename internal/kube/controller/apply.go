@@ -187,6 +187,7 @@ func (c *Controller) release(ctx context.Context, m *queue.Member, node, gpus st
 func (c *Controller) fail(t task, err error) {
 	var refused refusal
 	switch {
+	case errors.Is(err, context.Canceled): // this controller ends: the next one goes on from what is written
 	case errors.Is(err, errGone), errors.Is(err, errTaken):
 		c.o.Log.Debug("planned anew", "pod", t.pods()[0].Name, "reason", err)
 		c.figures.count("place", "outdated")

@@ -82,7 +82,7 @@ func (q *Queue) dispatch(j *Job) (dispatch.Job, bool) {
 		if d.On = q.placesOf(j); len(d.On) == 0 {
 			return d, false
 		}
-		d.GPUs = len(d.On)
+		d.GPUs, d.Together = len(d.On), 0
 		d.Stopping = first.DeletionTimestamp != nil
 		if d.Started = startOf(first); first.Spec.NodeName == "" {
 			d.Started = j.Members[0].Claims[0].CreationTimestamp.Time
