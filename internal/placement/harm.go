@@ -59,6 +59,9 @@ func (a *Ahead) First(ask int32) int {
 func (k *Packer) InTheWayOf(job int, g cluster.GPU, ahead [2]*Ahead, steps *int) int {
 	h := harm{k: k, gpu: g, joining: &k.p.kinds[k.p.kind[job]], lists: [3][]harmed{ahead[0].kinds, ahead[1].kinds}, steps: steps}
 	h.ahead = len(h.lists[0]) + len(h.lists[1])
+	if *steps < 0 && h.ahead > 0 {
+		return h.item(0).job
+	}
 	var buffer [MaxMaxResidents]harmed
 	h.lists[2] = buffer[:0]
 	for _, r := range k.overlay.Residents(g) {

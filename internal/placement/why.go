@@ -40,7 +40,7 @@ func (k *Packer) Why(job int, g cluster.GPU) (plan.Reason, int) {
 
 // beside is the groups of a GPU's residents, in order, and last that of a job that would join them.
 func (k *Packer) beside(job int, g cluster.GPU) []int32 {
-	var groups []int32
+	groups := make([]int32, 0, MaxMaxResidents+1)
 	for _, r := range k.overlay.Residents(g) {
 		groups = append(groups, k.p.kindOf(r).group)
 	}
