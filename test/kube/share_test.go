@@ -68,7 +68,7 @@ func TestGang(t *testing.T) {
 	plain.apply(t, job{name: "native", seconds: 600}.yaml())
 	plain.running(t, "native")
 	n.apply(t, job{name: "whole", gang: gpus, floor: "0.9", seconds: 600}.yaml())
-	n.heard(t, "whole", "Waiting", "Gang")
+	n.heard(t, "whole", "Waiting", "Native")
 	if pods := n.pods(t, "whole"); len(pods) != gpus {
 		t.Fatalf("%d Pods of the gang", len(pods))
 	}
