@@ -37,7 +37,7 @@ type controllerCommand struct {
 	ListenWebhook string        `name:"listen-webhook" default:":9443" help:"Where the API server asks about new Pods; empty for nowhere."`
 	Metrics       string        `default:":8080" help:"Where to serve /metrics, /healthz and /readyz; empty for nowhere."`
 	LeaderElect   bool          `name:"leader-elect" help:"Of several replicas, only the one that holds the lease acts; all answer the webhook."`
-	Lifetime      time.Duration `name:"certificate-lifetime" default:"2160h" help:"Of the webhook's certificates; they are renewed after half of it."`
+	Lifetime      time.Duration `name:"certificate-lifetime" default:"2160h" help:"Of the webhook's certificates; they are renewed in its last third."`
 	JSON          bool          `name:"json" help:"Write the log as JSON."`
 }
 
