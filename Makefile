@@ -119,6 +119,10 @@ cluster-build: bin/cluster ## build a real Kubernetes for the tests, once: some 
 cluster-up: cluster-build ## bring up a real one-node Kubernetes on this machine, as root; cluster-down ends it
 	@bin/cluster up
 
+.PHONY: demo-kube
+demo-kube: build ## in the cluster of cluster-up, two Jobs share an emulated GPU beside a native Pod: under five minutes
+	@$(GO) run -buildvcs=false ./test/kube/cmd/demo
+
 .PHONY: cluster-down
 cluster-down: bin/cluster ## end that cluster and remove everything of it
 	@bin/cluster down

@@ -75,6 +75,7 @@ var architecture = []row{
 	{pkg: "test/admission", libs: []string{"k8s.io", "sigs.k8s.io", "gopkg.in/evanphx/json-patch.v4"}}, // what users write, against a real API server
 	{pkg: "test/chart", libs: []string{"helm.sh/helm", "sigs.k8s.io/yaml"}},                            // renders the chart; a module of its own
 	{pkg: "test/demo"}, // weft demo, whole
+	{pkg: "test/kube", may: []string{"test/cluster"}, libs: []string{"k8s.io"}},  // weft in a real cluster, with programs on emulated GPUs
 	{pkg: "test/cluster", may: upTo("kube"), libs: []string{"golang.org/x/sys"}}, // a real Kubernetes cluster for tests
 	{pkg: "shim/programs", may: upTo("unit", "profile", "catalogue")},            // writes tables for programs in C
 	{pkg: "cmd/weft", may: []string{"internal", "api"}, libs: []string{"github.com/alecthomas/kong", "charm.land/bubbletea", "golang.org/x/term", "golang.org/x/sys",
