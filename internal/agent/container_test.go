@@ -68,7 +68,7 @@ func TestContainerUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mounted := filepath.Join("/proc/self/fd", strconv.Itoa(int(folder.Fd())), SocketName)
+		mounted := "/proc/self/fd/" + strconv.Itoa(int(folder.Fd())) + "/" + SocketName
 		fd, err := connectAs(t, other, mounted)
 		if !c.welcome {
 			if !errors.Is(err, unix.EACCES) {

@@ -98,12 +98,12 @@ func (q *queue) next() (job, at int) {
 	var best *line
 	for from := 0; from < len(q.lines); {
 		end := from
-		level, any := 0, false
+		level, some := 0, false
 		for ; end < len(q.lines) && q.lines[end].priority == q.lines[from].priority; end++ {
 			if l := &q.lines[end]; len(l.jobs) > 0 {
 				aged := l.priority + age(q.b.jobs[l.jobs[0]], q.b.s.Now)
-				if !any || aged > level {
-					level, any = aged, true
+				if !some || aged > level {
+					level, some = aged, true
 				}
 			}
 		}

@@ -77,7 +77,7 @@ func (q *plain) node(n int) [][]int32 {
 }
 
 func (q *plain) compareNodes(a, b int) int {
-	return slices.CompareFunc(q.node(a), q.node(b), func(x, y []int32) int { return slices.Compare(x, y) })
+	return slices.CompareFunc(q.node(a), q.node(b), slices.Compare)
 }
 
 // seats are the GPUs that take a worker, of one node or of all (-1): those in use, and idle ones.

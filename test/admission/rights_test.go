@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -129,7 +130,7 @@ func TestAgentsSpeakForTheirNode(t *testing.T) {
 		if err := s.admin.Create(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = s.admin.Delete(t.Context(), node) }()
+		t.Cleanup(func() { _ = s.admin.Delete(context.Background(), node) }) // the server ends with the tests
 		err := n1.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"weft.dev/Serving","status":"True"}]}}`)))
 		if name == "n1" && err != nil {
 			t.Error(err)

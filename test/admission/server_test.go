@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -201,12 +202,15 @@ func (s *site) point(ctx context.Context, port int) error {
 		}
 		for _, h := range hooks {
 			config := h.(map[string]any)["clientConfig"].(map[string]any)
-			path := ""
+			var path string
 			if service, ok := config["service"].(map[string]any); ok {
 				path = service["path"].(string)
 			} else {
-				path = config["url"].(string)
-				path = path[strings.Index(path[len("https://"):], "/")+len("https://"):]
+				u, err := url.Parse(config["url"].(string))
+				if err != nil {
+					return err
+				}
+				path = u.RequestURI()
 			}
 			delete(config, "service")
 			config["url"] = fmt.Sprintf("https://localhost:%d%s", port, path)

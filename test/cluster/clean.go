@@ -145,7 +145,7 @@ func unmount(dirs ...string) error {
 func removeLinks(ctx context.Context) error {
 	var errs []error
 	for _, name := range []string{podBridge, apiBridge} {
-		if _, err := os.Stat(filepath.Join("/sys/class/net", name)); err == nil {
+		if _, err := os.Stat("/sys/class/net/" + name); err == nil {
 			errs = append(errs, ip(ctx, "link", "delete", name))
 		}
 	}

@@ -206,6 +206,7 @@ func TestCluster(t *testing.T) {
 
 // testPod has the probe say what it sees, and ask the API server from inside.
 func testPod(t *testing.T, c *Cluster) {
+	t.Helper()
 	run(t, c, pod("asks", "", nil, "get", "/api"), "Succeeded")
 	text := logOf(t.Context(), c, "asks")
 	for _, want := range []string{
@@ -239,6 +240,7 @@ func testPod(t *testing.T, c *Cluster) {
 
 // testImage makes an image of a program of this machine, with the libraries that it needs, for a user who is not root.
 func testImage(t *testing.T, c *Cluster) {
+	t.Helper()
 	cat, err := exec.LookPath("cat")
 	if err != nil {
 		t.Skip("SKIPPED: there is no cat")
@@ -266,6 +268,7 @@ func testImage(t *testing.T, c *Cluster) {
 // testWebhook registers a Pod behind a Service as a webhook: the API server reaches it, though nothing serves addresses of
 // Services.
 func testWebhook(t *testing.T, c *Cluster) {
+	t.Helper()
 	ctx := t.Context()
 	run(t, c, pod("hook", NodeName, object{"app": "hook"}, "webhook", "hook.default.svc"), "Running")
 	var bundle string
@@ -321,6 +324,7 @@ func testWebhook(t *testing.T, c *Cluster) {
 // testCrashes kills each component of the real node, starts it again, and wants a new Pod to run after each, while one that
 // ran before goes on.
 func testCrashes(t *testing.T, c *Cluster) {
+	t.Helper()
 	run(t, c, pod("stays", NodeName, nil), "Running")
 	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler, Containerd, Kubelet} {
 		component := c.Component(name)
@@ -352,6 +356,7 @@ func testCrashes(t *testing.T, c *Cluster) {
 
 // testNodes makes nodes that exist in the API only, with GPUs, and has a Pod run there.
 func testNodes(t *testing.T, c *Cluster) {
+	t.Helper()
 	const n, gpus = 20, 8
 	for range 2 { // the second time all are there
 		if err := c.Nodes(t.Context(), n, gpus); err != nil {

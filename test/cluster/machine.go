@@ -260,7 +260,7 @@ func ip(ctx context.Context, arguments ...string) error {
 func kernelNow() map[string]string {
 	values := map[string]string{}
 	for _, name := range kernelSettings {
-		path := filepath.Join("/proc/sys", name)
+		path := "/proc/sys/" + name
 		if text, err := os.ReadFile(path); err == nil {
 			values[path] = strings.TrimSpace(string(text))
 		}

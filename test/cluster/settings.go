@@ -39,18 +39,25 @@ const (
 
 // settings are what the components' arguments and files follow from.
 type settings struct {
-	Dir      string              // state
-	Binaries Binaries            // programs
-	Address  string              // of the API server
-	Ports    ports               //
-	Tokens   map[string]string   // by user
-	Node     bool                // with a node: the API server reaches the kubelet and Pods
-	Extra    map[string][]string // further arguments by component
+	Dir      string              `json:"dir"`             // state
+	Binaries Binaries            `json:"binaries"`        // programs
+	Address  string              `json:"address"`         // of the API server
+	Ports    ports               `json:"ports"`           //
+	Tokens   map[string]string   `json:"tokens"`          // by user
+	Node     bool                `json:"node"`            // with a node: the API server reaches the kubelet and Pods
+	Extra    map[string][]string `json:"extra,omitempty"` // further arguments by component
 }
 
 // ports are TCP ports, all on addresses of this machine alone.
 type ports struct {
-	API, Etcd, EtcdPeer, ControllerManager, Scheduler, Kubelet, KubeletHealth, Kwok int
+	API               int `json:"api"`
+	Etcd              int `json:"etcd"`
+	EtcdPeer          int `json:"etcd_peer"`
+	ControllerManager int `json:"controller_manager"`
+	Scheduler         int `json:"scheduler"`
+	Kubelet           int `json:"kubelet"`
+	KubeletHealth     int `json:"kubelet_health"`
+	Kwok              int `json:"kwok"`
 }
 
 func (s settings) path(parts ...string) string {

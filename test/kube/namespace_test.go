@@ -44,6 +44,7 @@ func (s *bed) namespace(t *testing.T, labels ...string) *namespace {
 
 // end removes the namespace, and fails the test if something of it stays.
 func (n *namespace) end(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if t.Failed() {
@@ -67,6 +68,7 @@ func (n *namespace) end(t *testing.T) {
 
 // show prints what is known of a namespace whose test failed.
 func (n *namespace) show(ctx context.Context, t *testing.T) {
+	t.Helper()
 	for _, what := range [][]string{{"get", "pods", "-o", "wide"}, {"get", "resourceclaims", "-o", "wide"}, {"get", "events", "--sort-by=.lastTimestamp"}} {
 		out, err := n.Kubectl(ctx, "", append(what, "-n", n.name)...)
 		t.Logf("%v: %v\n%s", what, err, out)

@@ -72,7 +72,7 @@ func away() error {
 		faults = append(faults, here.cluster.Close(ctx))
 	}
 	if here.bed != nil {
-		faults = append(faults, here.bed.Site.Close())
+		faults = append(faults, here.bed.Close())
 	}
 	return errors.Join(faults...)
 }

@@ -148,11 +148,11 @@ func TestAssumedPods(t *testing.T) {
 func TestHolds(t *testing.T) {
 	a, now := newAssumed(), time.Unix(1e9, 0)
 	p := []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "u"}}}
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 120, 120, 120, 120, 120} {
+	for _, seconds := range []float64{1, 2, 4, 8, 16, 32, 64, 120, 120, 120, 120, 120} {
 		a.hold(p, "no", now)
 		texts, next := a.held(now)
-		if texts["u"] != "no" || next.Sub(now) != want*time.Second {
-			t.Errorf("held for %v, want %d s", next.Sub(now), want)
+		if texts["u"] != "no" || next.Sub(now).Seconds() != seconds {
+			t.Errorf("held for %v, want %v s", next.Sub(now), seconds)
 		}
 		if texts, next := a.held(next); len(texts) != 0 || !next.IsZero() {
 			t.Error("it is held when its time is over")

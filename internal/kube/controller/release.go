@@ -23,7 +23,7 @@ type operation struct {
 func release(p *corev1.Pod, node, gpus string) ([]byte, error) {
 	left := slices.DeleteFunc(slices.Clone(p.Spec.SchedulingGates), func(g corev1.PodSchedulingGate) bool { return g.Name == kube.Gate })
 	if len(left) == len(p.Spec.SchedulingGates) {
-		return nil, fmt.Errorf("Pod %s/%s has no gate %s", p.Namespace, p.Name, kube.Gate)
+		return nil, fmt.Errorf("no gate %[3]s on Pod %[1]s/%[2]s", p.Namespace, p.Name, kube.Gate)
 	}
 	patch := []operation{
 		{"test", "/metadata/uid", p.UID},

@@ -33,7 +33,7 @@ func install(from, to string, emulated bool) (*kit, error) {
 			return nil, fmt.Errorf("what containers load: %w", err)
 		}
 		files[name] = text
-		fmt.Fprintf(sum, "%s %d\n", name, len(text))
+		sum.Write(fmt.Appendf(nil, "%s %d\n", name, len(text)))
 		sum.Write(text)
 	}
 	dir := filepath.Join(to, hex.EncodeToString(sum.Sum(nil)[:8]))

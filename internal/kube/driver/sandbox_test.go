@@ -79,7 +79,7 @@ func (c *container) build() error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.WriteFile(filepath.Join(c.Root, "etc/ld.so.cache"), cache, 0o644), os.Chmod(filepath.Join(c.Root, "tmp"), 0o777|os.ModeSticky),
+	err = errors.Join(os.WriteFile(filepath.Join(c.Root, "etc", "ld.so.cache"), cache, 0o644), os.Chmod(filepath.Join(c.Root, "tmp"), 0o777|os.ModeSticky),
 		unix.Mount("/usr", filepath.Join(c.Root, "usr"), "", unix.MS_BIND|unix.MS_REC, ""), unix.Mount("/dev", filepath.Join(c.Root, "dev"), "", unix.MS_BIND|unix.MS_REC, ""),
 		unix.Mount("proc", filepath.Join(c.Root, "proc"), "proc", 0, ""), unix.Mount(c.Programs, filepath.Join(c.Root, "programs"), "", unix.MS_BIND, ""))
 	for _, m := range c.Edits.Mounts {

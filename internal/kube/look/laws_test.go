@@ -15,6 +15,7 @@ import (
 
 // drawn is a cluster with Pods wherever it pleases the dice, and native Pods that wait.
 func drawn(t *testing.T, r *rapid.T) *world {
+	t.Helper()
 	w := newWorld(t)
 	var free []string
 	for n := range rapid.IntRange(1, 3).Draw(r, "nodes") {

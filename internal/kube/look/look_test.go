@@ -31,6 +31,7 @@ var update = flag.Bool("update", false, "write what is said to testdata, to be r
 
 // lab is a cluster with a bit of everything: a GPU with two Pods, one with one, one held whole, one with a fault, one on a cordoned node.
 func lab(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t)
 	w.node("node-1", 2, "24Gi")
 	_, s := w.node("node-2", 2, "24Gi")
@@ -175,6 +176,7 @@ func TestRoom(t *testing.T) {
 }
 
 func newWorldWith(t *testing.T, pod string) *world {
+	t.Helper()
 	w := newWorld(t)
 	w.shared(pod, 1, m, "memory=1Gi")
 	return w

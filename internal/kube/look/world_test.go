@@ -30,8 +30,9 @@ type world struct {
 	next int
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t}
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	w := &world{t: tb}
 	w.c.Now = now
 	for _, name := range []string{"ml", "plain"} {
 		w.c.Namespaces = append(w.c.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}})

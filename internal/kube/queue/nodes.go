@@ -141,10 +141,10 @@ func others(p *corev1.Pod) []string {
 
 // constraints are what of a Pod decides about nodes.
 type constraints struct {
-	Selector    map[string]string
-	Affinity    *corev1.NodeSelector
-	Tolerations []corev1.Toleration
-	Requests    corev1.ResourceList
+	Selector    map[string]string    `json:"selector"`
+	Affinity    *corev1.NodeSelector `json:"affinity"`
+	Tolerations []corev1.Toleration  `json:"tolerations"`
+	Requests    corev1.ResourceList  `json:"requests"`
 }
 
 func constraintsOf(p *corev1.Pod, requests corev1.ResourceList) constraints {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -27,7 +28,7 @@ func contents(t rapid.TB, text []byte) (names []string, headers map[string]tar.H
 	r := tar.NewReader(bytes.NewReader(text))
 	for {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return names, headers, texts
 		}
 		if err != nil {

@@ -58,18 +58,19 @@ func TestNoGap(t *testing.T) {
 }
 
 func checkNoGap(t *testing.T, lifetime time.Duration, r *rand.Rand) {
+	t.Helper()
 	const lifetimes = 6
 	store, _, err := Renew(Store{}, nil, names, epoch, lifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := [2]Store{store, store}
-	trusted, heard := store.Authorities, store.Authorities // in the configuration, and as the API server last heard of it
+	trusted := store.Authorities // in the configuration
 	serials, authorities := map[string]bool{}, map[string]bool{}
 	step := max(Period(lifetime), lifetime/40)
 	for now := epoch; now.Before(epoch.Add(lifetimes * lifetime)); {
 		now = now.Add(step/2 + time.Duration(r.Int64N(int64(step/2))))
-		heard = trusted // it hears within one step
+		heard := trusted // by the API server: within one step
 		who := r.IntN(len(served))
 		next, _, err := Renew(store, trusted, names, now, lifetime)
 		if err != nil {
