@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -84,6 +85,6 @@ func weft(ctx context.Context, s *site.Site, root string, arguments ...string) e
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "weft"), arguments...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig())
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	say("\n$ weft %v", arguments)
+	say("\n$ weft %s", strings.Join(arguments, " "))
 	return cmd.Run()
 }
