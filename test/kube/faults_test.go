@@ -183,7 +183,7 @@ func TestUnhealthyGPU(t *testing.T) {
 // fault makes something go wrong on an emulated GPU.
 func (s *bed) fault(t *testing.T, gpu string, what ...string) {
 	t.Helper()
-	if err := suite.Run(built.Weft, append([]string{"emugpu", "fault", "--socket", site.Socket(), "--gpu", gpu}, what...)...); err != nil {
+	if err := suite.Run(built.Weft, append([]string{"emugpu", "fault", "--socket", s.Socket(), "--gpu", gpu}, what...)...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // manifest is what the chart installs, with the images of the site and emulated GPUs.
 func (s *Site) manifest(ctx context.Context) (string, error) {
 	chart := exec.CommandContext(ctx, "go", "run", ".", filepath.Join("..", "..", "charts", "weft"), "image.repository=weft.local/weft", "image.tag=test",
-		"image.pullPolicy=Never", "agent.emulated="+folder)
+		"image.pullPolicy=Never", "agent.emulated="+s.folder)
 	chart.Dir = filepath.Join(s.o.Source, "test", "chart")
 	text, err := chart.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {

@@ -27,12 +27,6 @@ const (
 // Namespace is where weft is.
 const Namespace = "weft-system"
 
-// folder is where the socket of the emulated GPUs is, on the node and in containers.
-const folder = "/run/weft-emulated"
-
-// Socket is that of the emulated GPUs.
-func Socket() string { return filepath.Join(folder, "gpu.sock") }
-
 // Options of a site.
 type Options struct {
 	Weft   string // the program
@@ -47,8 +41,13 @@ type Options struct {
 type Site struct {
 	*cluster.Cluster
 	o      Options
+	folder string // of the socket of the emulated GPUs, on the node and in containers
 	broker *exec.Cmd
+	ended  chan struct{} // closed with the broker's end
 }
+
+// Socket is that of the emulated GPUs.
+func (s *Site) Socket() string { return filepath.Join(s.folder, "gpu.sock") }
 
 // Open makes the images, starts the GPUs and installs weft.
 func Open(ctx context.Context, c *cluster.Cluster, o Options) (s *Site, err error) {
@@ -79,20 +78,24 @@ func (s *Site) Close() error {
 		return nil
 	}
 	_ = s.broker.Process.Signal(syscall.SIGTERM) // it may have ended
-	_ = s.broker.Wait()                          // its end says nothing
-	return os.RemoveAll(folder)
+	<-s.ended
+	return os.RemoveAll(s.folder)
 }
 
 // emulate starts the GPUs: a process of the node, as real GPUs are no part of a cluster either.
 func (s *Site) emulate(ctx context.Context) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	var err error
+	if s.folder, err = os.MkdirTemp("/run", "weft-emulated-"); err != nil {
 		return err
 	}
-	arguments := []string{"emugpu", "serve", "--gpus", strconv.Itoa(s.o.GPUs), "--memory", s.o.Memory, "--socket", Socket()}
+	if err := os.Chmod(s.folder, 0o755); err != nil {
+		return err
+	}
+	arguments := []string{"emugpu", "serve", "--gpus", strconv.Itoa(s.o.GPUs), "--memory", s.o.Memory, "--socket", s.Socket()}
 	if s.o.Detach {
 		arguments = append(arguments, "--linger", "1m")
 	}
-	log, err := os.Create(filepath.Join(folder, "log"))
+	log, err := os.Create(filepath.Join(s.folder, "log"))
 	if err != nil {
 		return err
 	}
@@ -103,11 +106,19 @@ func (s *Site) emulate(ctx context.Context) error {
 	if err := s.broker.Start(); err != nil {
 		return err
 	}
+	s.ended = make(chan struct{})
+	go func() {
+		defer close(s.ended)
+		_ = s.broker.Wait() // its log says more
+	}()
 	for {
-		if _, err := os.Stat(Socket()); err == nil {
+		if _, err := os.Stat(s.Socket()); err == nil {
 			return nil
 		}
 		select {
+		case <-s.ended:
+			text, _ := os.ReadFile(log.Name()) // shown as the fault
+			return fmt.Errorf("the emulated GPUs ended: %s", text)
 		case <-ctx.Done():
 			text, _ := os.ReadFile(log.Name()) // shown beside the fault
 			return fmt.Errorf("no emulated GPUs: %w: %s", context.Cause(ctx), text)
