@@ -60,9 +60,9 @@ demo: build ## run 16 training jobs on four emulated GPUs three ways, and compar
 .PHONY: test
 test: deps lint build cluster-build test-c test-python test-web test-chart ## install what the tests need and run all of them
 	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$(scripts/concurrent.sh $(PKG) | grep -v /test/)
-	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m -p 1 ./test/agent ./test/box
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m ./test/box
 	$(GO) test -count=1 -timeout 20m $$($(GO) list $(PKG) | grep -v /test/)
-	$(GO) test -count=1 -timeout 20m -p 1 ./test/...
+	WEFT_TEST_PROGRAMS=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -p 1 ./test/...
 	@scripts/recorded.sh
 	@bin/cluster check || true
 

@@ -17,7 +17,7 @@ type Built struct {
 	Lib  string // libweft.so, weft-train, weft-probe, emu/libcuda.so.1
 }
 
-// ready names a folder with weft and lib, built before: for the edit loop.
+// ready names a folder with weft and lib, built before, such as bin.
 const ready = "WEFT_TEST_PROGRAMS"
 
 // Main builds the programs, runs the tests of m, and returns the code to exit with. What went wrong is told on stderr.
@@ -40,7 +40,7 @@ func buildAndRun(m *testing.M, b *Built) (int, error) {
 		return 1, err
 	}
 	*b = Built{Dir: dir, Weft: filepath.Join(dir, "weft"), Lib: filepath.Join(dir, "lib")}
-	if folder := os.Getenv(ready); folder != "" {
+	if folder := os.Getenv(ready); folder != "" && !Raced {
 		b.Weft, b.Lib = filepath.Join(folder, "weft"), filepath.Join(folder, "lib")
 		return m.Run(), nil
 	}
