@@ -15,6 +15,12 @@ class Here {
     return write(change(this.route, choices))
   }
 
+  /** go follows an address at once: the browser tells of it only later, when further keys may have been pressed. */
+  go(address: string): void {
+    location.hash = address
+    this.route = read(address)
+  }
+
   /** choose changes choices in place; with a mark in the browser's past when it is worth going back from. */
   choose(choices: Record<string, string | number | null>, mark = false): void {
     const next = change(this.route, choices)
