@@ -55,12 +55,12 @@ compiler:
 demo: build ## run 16 training jobs on four emulated GPUs three ways, and compare: two to three minutes
 	bin/weft demo
 
-# The race detector slows computing down some tenfold, so it runs the short tests of what starts goroutines. The whole suite comes
-# last, and of it one by one what measures time with many processes. Lint holds all of vet.
+# The race detector slows computing down some tenfold, so here it runs the short tests of what starts goroutines and has not all of
+# Kubernetes to compile; `make race` runs the rest. The whole suite comes last, and of it one by one what measures time with many
+# processes. Lint holds all of vet.
 .PHONY: test
 test: deps lint build cluster-build test-c test-python test-web test-chart ## install what the tests need and run all of them
-	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$(scripts/concurrent.sh $(PKG) | grep -v /test/)
-	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m ./test/box
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 15m $$(scripts/concurrent.sh ./internal/... | grep -v /kube/)
 	$(GO) test -count=1 -timeout 20m $$($(GO) list $(PKG) | grep -v /test/)
 	WEFT_TEST_PROGRAMS=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -p 1 ./test/...
 	@scripts/recorded.sh
@@ -103,6 +103,10 @@ test-python: shim ## the tests of the Python package, beside libweft.so
 .PHONY: test-fast
 test-fast: ## the edit loop: the short tests only, under two minutes
 	$(GO) test -short -timeout 5m $(PKG)
+
+.PHONY: race
+race: build cluster-build ## the short tests of all that starts goroutines, daemon and agent whole, under the race detector
+	CGO_ENABLED=1 $(GO) test -count=1 -race -short -timeout 30m -p 1 $$(scripts/concurrent.sh $(PKG) | grep -v -e /test/kube -e /test/cluster)
 
 .PHONY: soak
 soak: ## start, stop, kill and stall jobs on four emulated GPUs at random for SOAK, and look for leaks
