@@ -152,14 +152,14 @@ func TestTail(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	for text, want := range map[string]bool{
-		`go: k8s.io/api@v0.36.3: Get "https://proxy.golang.org/x": dial tcp: lookup proxy.golang.org: no such host`: true,
-		"go: module lookup disabled by GOPROXY=off":                                                                 true,
-		"k8s.io/kubernetes/cmd/kubelet: undefined: x":                                                               false,
-		"verifying k8s.io/api@v0.36.3: checksum mismatch":                                                           false,
-		"go: updates to go.mod needed; to update it: go mod tidy":                                                   false,
-		"reading https://proxy/x: 503 Service Unavailable":                                                          true,
-		"link: signal: killed":                                false,
-		"x.go:10:2: cannot use connection (refused) as value": false,
+		`go: k8s.io/api@v0.36.3: Get "https://proxy.example/x": dial tcp: lookup proxy.example: no such host`: true,
+		"go: module lookup disabled by GOPROXY=off":                                                           true,
+		"k8s.io/kubernetes/cmd/kubelet: undefined: x":                                                         false,
+		"verifying k8s.io/api@v0.36.3: checksum mismatch":                                                     false,
+		"go: updates to go.mod needed; to update it: go mod tidy":                                             false,
+		"reading https://proxy/x: 503 Service Unavailable":                                                    true,
+		"link: signal: killed":                                                                                false,
+		"x.go:10:2: cannot use connection (refused) as value":                                                 false,
 	} {
 		if unreachable([]byte(text)) != want {
 			t.Errorf("unreachable(%q) = %v", text, !want)

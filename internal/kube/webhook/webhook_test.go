@@ -198,12 +198,12 @@ func FuzzHandler(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var p corev1.Pod
 		if json.Unmarshal([]byte(text), &p) != nil {
-			t.Skip()
+			t.Skip("no Pod: the API server would not ask about it")
 		}
 		p.Namespace = "ml"
 		object, err := json.Marshal(&p)
 		if err != nil {
-			t.Skip()
+			t.Skip("a Pod that cannot be written: the API server would not ask about it")
 		}
 		answer := ask(t, h, PathShared, string(object))
 		if len(answer.Patch) == 0 {
