@@ -70,7 +70,7 @@ func (c *agentServeCommand) Run(ctx context.Context, s *session) (err error) {
 	if err := c.makeDir(); err != nil {
 		return asInput(err, c.JSON)
 	}
-	o := agent.Options{Dir: c.Dir, Locks: c.Locks, Log: c.logger(s.stderr), Arbiter: arbiter.Options{
+	o := agent.Options{Dir: c.Dir, Locks: c.Locks, Log: newLogger(s.stderr, c.JSON), Arbiter: arbiter.Options{
 		Loss: c.Loss, Minimum: c.Minimum, Grace: c.Grace, MaxDrain: c.MaxDrain, Settle: c.Settle}}
 	gpus, err := c.open(&o)
 	if err != nil {
@@ -143,8 +143,9 @@ func (c *agentServeCommand) check() error {
 	return errors.Join(faults...)
 }
 
-func (c *agentServeCommand) logger(w io.Writer) *slog.Logger {
-	if c.JSON {
+// newLogger is the log of a command that serves.
+func newLogger(w io.Writer, asJSON bool) *slog.Logger {
+	if asJSON {
 		return slog.New(slog.NewJSONHandler(w, nil))
 	}
 	return slog.New(slog.NewTextHandler(w, nil))

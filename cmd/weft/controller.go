@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -58,7 +57,7 @@ func (c *controllerCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return asInput(err, c.JSON)
 	}
-	log := c.logger(s.stderr)
+	log := newLogger(s.stderr, c.JSON)
 	klog.SetSlogLogger(log.With("from", "client"))
 	host, err := os.Hostname()
 	if err != nil {
@@ -135,13 +134,6 @@ func (c *controllerCommand) webhook(direct client.Client, source webhook.Source,
 		return webhook.Serve(ctx, ln, webhook.Handler(source), keeper.Certificate)
 	}
 	return []func(context.Context) error{keeper.Run, answer}, keeper.Ready, nil
-}
-
-func (c *controllerCommand) logger(w io.Writer) *slog.Logger {
-	if c.JSON {
-		return slog.New(slog.NewJSONHandler(w, nil))
-	}
-	return slog.New(slog.NewTextHandler(w, nil))
 }
 
 // serveHTTP answers until the context ends.

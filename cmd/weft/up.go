@@ -64,7 +64,7 @@ func (c *upCommand) Run(ctx context.Context, s *session) (err error) {
 	if err := os.MkdirAll(settings.State, 0o711); err != nil {
 		return asInput(c.unusableState(writing(err)), c.JSON)
 	}
-	log := (&agentServeCommand{JSON: c.JSON}).logger(s.stderr)
+	log := newLogger(s.stderr, c.JSON)
 	o, gpus, err := c.options(settings, log)
 	if err != nil {
 		return asInput(c.inUse(err), c.JSON)

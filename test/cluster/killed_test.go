@@ -61,20 +61,7 @@ func TestOwnerKilled(t *testing.T) {
 		{"own", "control plane"}, {"detached", "control plane"}, {"detached", "node"}, {"own", "up"},
 	} {
 		t.Run(c.kind+" at "+c.until, func(t *testing.T) {
-			owner := exec.Command(os.Args[0])
-			owner.Env = append(os.Environ(), asOwner+"="+c.kind, inTurn+"=1")
-			in, err := owner.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = in.Close() }()
-			out, err := owner.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := owner.Start(); err != nil {
-				t.Fatal(err)
-			}
+			owner, out := again(t, asOwner+"="+c.kind, inTurn+"=1")
 			reach(t, out, c.until)
 			time.Sleep(500 * time.Millisecond) // into the step
 			if err := owner.Process.Kill(); err != nil {

@@ -92,23 +92,31 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// again starts this test binary as another process, with variables that say what it is to be. It sees the end of its input when
+// the test ends.
+func again(t *testing.T, variables ...string) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), variables...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close() }) // it may have ended
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out
+}
+
 // TestProcessesEndWithTheirOwner kills the owner of a process: the process is found by its mark while it runs, and ends.
 func TestProcessesEndWithTheirOwner(t *testing.T) {
 	dir := t.TempDir()
-	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), asParent+"="+dir)
-	in, err := owner.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = in.Close() }()
-	out, err := owner.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := owner.Start(); err != nil {
-		t.Fatal(err)
-	}
+	owner, out := again(t, asParent+"="+dir)
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	number, _, _ := strings.Cut(line, " ")
 	pid, err := strconv.Atoi(number)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -299,20 +298,15 @@ func (n *namespace) fill(t *testing.T, but int) {
 }
 
 // environment is that of a Pod's program, as the kernel has it.
-func (s *bed) environment(t *testing.T, p *corev1.Pod) string {
+func environment(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
-	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well
-	for _, dir := range processes {
-		group, _ := os.ReadFile(filepath.Join(dir, "cgroup")) // it may have ended
-		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if strings.Contains(string(group), string(p.UID)) && strings.Contains(string(line), "weft-train") {
-			text, err := os.ReadFile(filepath.Join(dir, "environ"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return strings.ReplaceAll(string(text), "\x00", "\n")
-		}
+	pids := processes(p, "weft-train")
+	if len(pids) == 0 {
+		t.Fatalf("no process of %s", p.Name)
 	}
-	t.Fatalf("no process of %s", p.Name)
-	return ""
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pids[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), "\x00", "\n")
 }

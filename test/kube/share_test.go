@@ -49,7 +49,7 @@ func TestNativePodIsAlone(t *testing.T) {
 			t.Errorf("%s is on %s, which %s has whole", name, on(p), first.Name)
 		}
 	}
-	if strings.Contains(plain.environment(t, first), "WEFT_SOCKET") {
+	if strings.Contains(environment(t, first), "WEFT_SOCKET") {
 		t.Errorf("the container of a native Pod is given weft's library")
 	}
 	plain.apply(t, job{name: "second", seconds: 600}.yaml())
