@@ -152,7 +152,11 @@ func (s *session) misused(err error) error {
 			command += " " + word
 		}
 	}
-	return &inputError{trace.Errors{{Code: "usage", File: "command line", Message: err.Error(), Fix: "see " + command + " --help"}},
+	message := err.Error()
+	if flag, _, ended := strings.Cut(message, ": expected "); ended && strings.HasSuffix(message, "<EOL>)") {
+		message = flag + " wants a value"
+	}
+	return &inputError{trace.Errors{{Code: "usage", File: "command line", Message: message, Fix: "see " + command + " --help"}},
 		slices.Contains(s.args, "--json")}
 }
 
