@@ -128,8 +128,8 @@ def check_views(path, library, all_gpus):
 
 
 def check_program(path, library, uuid, command, **options):
-    """Runs a program that checks the driver in a job of one GPU with 2 GiB."""
-    command = ['timeout', '60', 'env', f'LD_PRELOAD={library}', *command]
+    """Runs a program that checks the driver in a job of one GPU with 2 GiB; ends what hangs, however slow the machine."""
+    command = ['timeout', '600', 'env', f'LD_PRELOAD={library}', *command]
     with tempfile.TemporaryFile('w+') as out:
         saved = os.dup(1)
         os.dup2(out.fileno(), 1)

@@ -32,7 +32,7 @@ def main():
     plain = {k: v for k, v in os.environ.items() if not k.startswith('WEFT')} | {'LD_LIBRARY_PATH': drivers}
     with tempfile.TemporaryDirectory() as folder:
         def scenario(symbol, **environment):
-            command = ['timeout', '10', 'env', *(f'{k}={v}' for k, v in environment.items()), program, symbol]
+            command = ['timeout', '60', 'env', *(f'{k}={v}' for k, v in environment.items()), program, symbol]
             late = any(part in symbol for part in LATE)
             return stub_agent.run(f'{folder}/agent', command, plain, [bytes(range(16))], 1 << 30, late)
 

@@ -14,7 +14,7 @@ expect() {
     name=$1
     preload=$2
     shift 2
-    if ! timeout 20 "$here/stub_agent.py" "$temp/agent" -- env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$drivers" \
+    if ! timeout 60 "$here/stub_agent.py" "$temp/agent" -- env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$drivers" \
         "$program" "$@" >"$temp/out" 2>"$temp/errors"; then
         echo "$name: failed"
         sed 's/^/    /' "$temp/errors"

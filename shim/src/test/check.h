@@ -18,7 +18,7 @@
     } while (0)
 
 #ifndef CHECK_SECONDS
-#define CHECK_SECONDS 30
+#define CHECK_SECONDS 120
 #endif
 
 /* Runs a scenario, which returns when it went well, for CHECK_SECONDS at the most. Returns 1 where it failed. */

@@ -24,7 +24,7 @@ static int child_of(void (*in_child)(void)) {
 static int descriptors_before;
 
 static void orphan(void) {
-    alarm(5);
+    alarm(60);
     CHECK(threads() == 0, "%d threads", threads());
     CHECK(descriptors() == descriptors_before, "%d descriptors, %d before the session", descriptors(), descriptors_before);
     CHECK(!weft_session_begin() && !weft_session_terms(), "a session that cannot be used");
@@ -58,7 +58,7 @@ static void fork_after(void) {
 }
 
 static void own_session(void) {
-    alarm(5);
+    alarm(60);
     close(agent.fd);
     agent = (struct script){0};
     start(WEFT_BURSTABLE);
