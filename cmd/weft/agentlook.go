@@ -40,8 +40,8 @@ func noAgent(err error, dir string, asJSON bool) error {
 	if !errors.Is(err, agent.ErrNoAgent) {
 		return asInput(&os.PathError{Op: "open", Path: filepath.Join(dir, agent.ControlName), Err: errors.Unwrap(err)}, asJSON)
 	}
-	return &unreachableError{inputError{trace.Errors{{Code: "unreachable", File: dir, Message: "no agent at " + dir,
-		Fix: "weft agent --local --dir " + shellWord(dir)}}, asJSON}}
+	return &failure{inputError{trace.Errors{{Code: "unreachable", File: dir, Message: "no agent at " + dir,
+		Fix: "weft agent --local --dir " + shellWord(dir)}}, asJSON}, exitUnreachable}
 }
 
 // refused makes a refusal of the agent a fault of the command line.

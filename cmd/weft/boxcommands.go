@@ -40,25 +40,13 @@ type boxCommands struct {
 // exitForbidden is the exit code of what somebody else may do.
 const exitForbidden = 5
 
-// forbiddenError is a question that the asker may not ask.
-type forbiddenError struct{ inputError }
-
 // inputIn is the faults that an error tells the user, whatever its exit code; nil where it is another error.
 func inputIn(err error) *inputError {
 	var input *inputError
-	var missing *notFoundError
-	var unreachable *unreachableError
-	var forbidden *forbiddenError
-	var launch *launchError
+	var failed *failure
 	switch {
-	case errors.As(err, &missing):
-		return &missing.inputError
-	case errors.As(err, &unreachable):
-		return &unreachable.inputError
-	case errors.As(err, &forbidden):
-		return &forbidden.inputError
-	case errors.As(err, &launch):
-		return &launch.inputError
+	case errors.As(err, &failed):
+		return &failed.inputError
 	case errors.As(err, &input):
 		return input
 	}
@@ -121,7 +109,7 @@ func (c boxAt) fault(err error) error {
 	var refusal *box.Error
 	switch {
 	case errors.As(err, &unreachable):
-		return &unreachableError{inputError{trace.Errors{c.absent(unreachable)}, c.JSON}}
+		return &failure{inputError{trace.Errors{c.absent(unreachable)}, c.JSON}, exitUnreachable}
 	case errors.As(err, &several):
 		return &inputError{trace.Errors{{Code: "several_daemons", File: "command line", Column: "state", Message: "several weft daemons run",
 			Why: "they serve " + strings.Join(several.States, ", "), Fix: "--state " + shellWord(several.States[0])}}, c.JSON}
@@ -156,13 +144,13 @@ func (c boxAt) refused(e *box.Error) error {
 	told := inputError{trace.Errors{f}, c.JSON}
 	switch e.Kind {
 	case box.Forbidden:
-		return &forbiddenError{told}
+		return &failure{told, exitForbidden}
 	case box.NotFound:
-		return &notFoundError{told}
+		return &failure{told, exitNotFound}
 	case box.BadInput:
 		return &told
 	}
-	return &launchError{told, exitFailed}
+	return &failure{told, exitFailed}
 }
 
 // view is how tables look on the standard output, now.

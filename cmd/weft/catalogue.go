@@ -102,10 +102,10 @@ func (c *catalogueListCommand) missing() error {
 	if c.GPU != "" {
 		what += fmt.Sprintf(" on GPU %q", c.GPU)
 	}
-	return &notFoundError{inputError{trace.Errors{{Code: "not_found", Message: "nothing in the catalogue" + what,
+	return &failure{inputError{trace.Errors{{Code: "not_found", Message: "nothing in the catalogue" + what,
 		File: "catalogue", Value: c.Text,
 		Why: "an unknown configuration counts as one that needs the whole GPU",
-		Fix: fmt.Sprintf("weft catalogue lists its %d models; GPUs: %s", len(models), strings.Join(gpus, ", "))}}, c.JSON}}
+		Fix: fmt.Sprintf("weft catalogue lists its %d models; GPUs: %s", len(models), strings.Join(gpus, ", "))}}, c.JSON}, exitNotFound}
 }
 
 func catalogueTable(entries []catalogue.Entry) *report.Table {

@@ -113,9 +113,9 @@ func (d *demoStudy) verdict() string {
 	slices := d.Modes[1]
 	return fmt.Sprintf("Under weft, %s end %s, and GPUs compute %s of the time instead of %s; guaranteed jobs lose %s, %s broken. "+
 		"Time slices take %s from guaranteed jobs, with %s broken and %d deaths for want of memory.",
-		several(len(d.setup.Group), "job"), faster, report.Percent(weft.Utilisation), report.Percent(alone.Utilisation),
-		report.PercentTenths(max(0, weft.HighLoss)), several(weft.Broken, "floor"),
-		report.PercentTenths(max(0, slices.HighLoss)), several(slices.Broken, "floor"), slices.OOM)
+		report.Several(len(d.setup.Group), "job"), faster, report.Percent(weft.Utilisation), report.Percent(alone.Utilisation),
+		report.PercentTenths(max(0, weft.HighLoss)), report.Several(weft.Broken, "floor"),
+		report.PercentTenths(max(0, slices.HighLoss)), report.Several(slices.Broken, "floor"), slices.OOM)
 }
 
 // page is the study as an HTML report.

@@ -52,8 +52,8 @@ func dialEmulated(socket string, asJSON bool) (*emugpu.Observer, error) {
 	o, err := emugpu.Dial(socket)
 	var gone *emugpu.UnreachableError
 	if errors.As(err, &gone) {
-		return nil, &unreachableError{inputError{trace.Errors{{Code: "unreachable", File: socket, Message: "no emulated GPUs: " + gone.Why,
-			Fix: "weft emugpu --socket " + shellWord(socket)}}, asJSON}}
+		return nil, &failure{inputError{trace.Errors{{Code: "unreachable", File: socket, Message: "no emulated GPUs: " + gone.Why,
+			Fix: "weft emugpu --socket " + shellWord(socket)}}, asJSON}, exitUnreachable}
 	}
 	return o, err
 }

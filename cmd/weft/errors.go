@@ -20,11 +20,11 @@ type inputError struct {
 
 func (e *inputError) Error() string { return e.faults.Error() }
 
-// notFoundError is a question that nothing answers to.
-type notFoundError struct{ inputError }
-
-// unreachableError is a daemon that does not answer.
-type unreachableError struct{ inputError }
+// failure is what cannot be done though the command line is right, with an exit code of its own.
+type failure struct {
+	inputError
+	code int
+}
 
 // flagError is a fault of one flag's value.
 func flagError(flag, value, message, why, fix string) error {
@@ -34,10 +34,7 @@ func flagError(flag, value, message, why, fix string) error {
 // finish tells the user what went wrong, in the form asked for, and returns the exit code.
 func (s *session) finish(err error) int {
 	var input *inputError
-	var missing *notFoundError
-	var unreachable *unreachableError
-	var forbidden *forbiddenError
-	var launch *launchError
+	var failed *failure
 	var status statusError
 	switch {
 	case err == nil:
@@ -47,18 +44,9 @@ func (s *session) finish(err error) int {
 	case errors.Is(err, errPartial), errors.Is(err, context.Canceled):
 		_, _ = fmt.Fprintln(s.stderr, "interrupted: what is shown is partial")
 		return exitInterrupted
-	case errors.As(err, &missing):
-		s.finish(&missing.inputError)
-		return exitNotFound
-	case errors.As(err, &unreachable):
-		s.finish(&unreachable.inputError)
-		return exitUnreachable
-	case errors.As(err, &forbidden):
-		s.finish(&forbidden.inputError)
-		return exitForbidden
-	case errors.As(err, &launch):
-		s.finish(&launch.inputError)
-		return launch.code
+	case errors.As(err, &failed):
+		s.finish(&failed.inputError)
+		return failed.code
 	case errors.As(err, &input) && input.json:
 		s.writeJSON(map[string]any{"error": input.faults[0], "errors": input.faults})
 		return exitBadInput

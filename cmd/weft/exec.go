@@ -51,14 +51,6 @@ const (
 	exitNoProgram     = 127
 )
 
-// launchError is why a program cannot be run, with the exit code that shells have for it.
-type launchError struct {
-	inputError
-	code int
-}
-
-func (e *launchError) Unwrap() error { return nil }
-
 // Run implements the command.
 func (c *execCommand) Run(ctx context.Context, s *session) error {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
@@ -86,7 +78,7 @@ func (c *execCommand) Run(ctx context.Context, s *session) error {
 		return troubled(err)
 	}
 	err = syscall.Exec(path, c.Command, environment)
-	return &launchError{inputError{trace.Errors{{Code: "not_executable", File: path, Message: fmt.Sprintf("%s: %v", c.Command[0], err),
+	return &failure{inputError{trace.Errors{{Code: "not_executable", File: path, Message: fmt.Sprintf("%s: %v", c.Command[0], err),
 		Fix: "check the file's format and its #! line"}}, false}, exitNotExecutable}
 }
 
@@ -96,7 +88,7 @@ func troubled(err error) error {
 	if len(faults) == 0 {
 		faults = trace.Errors{{Code: "failed", File: "weft exec", Message: err.Error()}}
 	}
-	return &launchError{inputError{faults, false}, exitTrouble}
+	return &failure{inputError{faults, false}, exitTrouble}
 }
 
 // findProgram is the file that a command names.
@@ -109,7 +101,7 @@ func findProgram(command []string) (string, error) {
 	case err == nil || errors.Is(err, exec.ErrDot):
 		return path, nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", &launchError{inputError{trace.Errors{{Code: "not_executable", File: command[0], Message: command[0] + " is not executable",
+		return "", &failure{inputError{trace.Errors{{Code: "not_executable", File: command[0], Message: command[0] + " is not executable",
 			Fix: "chmod +x " + shellWord(command[0])}}, false}, exitNotExecutable}
 	}
 	fault := &trace.Error{Code: "no_program", File: command[0], Message: command[0] + " was not found", Fix: "check its spelling, or write its path"}
@@ -118,7 +110,7 @@ func findProgram(command []string) (string, error) {
 	} else if near := spelling.Near(filepath.Base(command[0]), programsBeside(command[0]), 3); len(near) > 0 {
 		fault.Fix = strings.Join(near, ", ") + "?"
 	}
-	return "", &launchError{inputError{trace.Errors{fault}, false}, exitNoProgram}
+	return "", &failure{inputError{trace.Errors{fault}, false}, exitNoProgram}
 }
 
 // programsBeside is the names of the programs where one is looked for: in its folder, or those of PATH.
@@ -156,8 +148,8 @@ func (c *execCommand) join(ctx context.Context) (string, error) {
 		Reserved: memoryOr(c.Reserved, agent.Default), Peak: memoryOr(c.Peak, agent.Default), Cooperates: c.Cooperate, UID: os.Geteuid(), PID: os.Getpid()}
 	answer, err := agentAt{dir}.ask(ctx, agent.Request{Op: agent.OpAllocate, Spec: spec}, false)
 	var input *inputError
-	var unreachable *unreachableError
-	if err != nil && !errors.As(err, &input) && !errors.As(err, &unreachable) {
+	var failed *failure
+	if err != nil && !errors.As(err, &input) && !errors.As(err, &failed) {
 		return "", troubled(err)
 	}
 	return answer.Dir, err

@@ -68,8 +68,8 @@ func (c kubeAt) failed(err error, asJSON bool) error {
 	told := func(f *trace.Error) inputError { return inputError{trace.Errors{f}, asJSON} }
 	switch {
 	case errors.As(err, &access) && access.None && c.Kubeconfig == "":
-		return &unreachableError{told(&trace.Error{Code: "no_kubeconfig", File: access.Place, Message: "no access to a cluster",
-			Why: "neither --kubeconfig nor $KUBECONFIG nor ~/.kube/config names a file that is there, and this is no Pod", Fix: "--kubeconfig FILE"})}
+		return &failure{told(&trace.Error{Code: "no_kubeconfig", File: access.Place, Message: "no access to a cluster",
+			Why: "neither --kubeconfig nor $KUBECONFIG nor ~/.kube/config names a file that is there, and this is no Pod", Fix: "--kubeconfig FILE"}), exitUnreachable}
 	case errors.As(err, &access):
 		f := told(&trace.Error{Code: "bad_kubeconfig", File: access.Place, Message: oneLine(access.Err),
 			Fix: "kubectl config view --kubeconfig " + shellWord(access.Place)})
@@ -78,21 +78,25 @@ func (c kubeAt) failed(err error, asJSON bool) error {
 		}
 		return &f
 	case errors.As(err, &unreachable):
-		return &unreachableError{told(&trace.Error{Code: "unreachable", File: unreachable.Server, Message: "the cluster does not answer",
-			Why: oneLine(unreachable.Err), Fix: "kubectl cluster-info tells whether it is this machine's network"})}
+		return &failure{told(&trace.Error{Code: "unreachable", File: unreachable.Server, Message: "the cluster does not answer",
+			Why: oneLine(unreachable.Err), Fix: "kubectl cluster-info tells whether it is this machine's network"}), exitUnreachable}
 	case errors.As(err, &forbidden) && forbidden.Unknown:
-		return &forbiddenError{told(&trace.Error{Code: "unauthorized", Message: "the cluster does not know who asks",
-			Why: oneLine(forbidden.Err), Fix: "kubectl auth whoami; log in again"})}
+		return &failure{told(&trace.Error{Code: "unauthorized", Message: "the cluster does not know who asks",
+			Why: oneLine(forbidden.Err), Fix: "kubectl auth whoami; log in again"}), exitForbidden}
+	case errors.As(err, &forbidden) && forbidden.Verb != "list" && forbidden.Verb != "get":
+		return &failure{told(&trace.Error{Code: "forbidden", Value: forbidden.Resource,
+			Message: fmt.Sprintf("you may not %s %s", forbidden.Verb, forbidden.Resource),
+			Why:     oneLine(forbidden.Err), Fix: "ask an administrator of the cluster"}), exitForbidden}
 	case errors.As(err, &forbidden):
-		return &forbiddenError{told(&trace.Error{Code: "forbidden", Value: forbidden.Resource,
+		return &failure{told(&trace.Error{Code: "forbidden", Value: forbidden.Resource,
 			Message: fmt.Sprintf("you may not %s %s in the whole cluster", forbidden.Verb, forbidden.Resource),
-			Why:     oneLine(forbidden.Err), Fix: "ask for the ClusterRole in docs/kube-commands.md"})}
+			Why:     oneLine(forbidden.Err), Fix: "ask for the ClusterRole in docs/kube-commands.md"}), exitForbidden}
 	case errors.As(err, &absent) && absent.Old:
-		return &unreachableError{told(&trace.Error{Code: "too_old", Message: "this cluster is too old for weft",
-			Why: absent.Error(), Fix: "Kubernetes 1.36 or later"})}
+		return &failure{told(&trace.Error{Code: "too_old", Message: "this cluster is too old for weft",
+			Why: absent.Error(), Fix: "Kubernetes 1.36 or later"}), exitUnreachable}
 	case errors.As(err, &absent):
-		return &unreachableError{told(&trace.Error{Code: "not_installed", Message: "weft is not installed in this cluster",
-			Why: absent.Error(), Fix: "helm install weft charts/weft"})}
+		return &failure{told(&trace.Error{Code: "not_installed", Message: "weft is not installed in this cluster",
+			Why: absent.Error(), Fix: "helm install weft charts/weft"}), exitUnreachable}
 	}
 	return err
 }

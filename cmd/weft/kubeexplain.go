@@ -75,7 +75,7 @@ func (c *explainCommand) explainPod(ctx context.Context, s *session, text string
 	}
 	e, found := l.Explain(namespace, name)
 	if !found {
-		return &notFoundError{inputError{trace.Errors{missingPod(l, namespace, name)}, c.JSON}}
+		return &failure{inputError{trace.Errors{missingPod(l, namespace, name)}, c.JSON}, exitNotFound}
 	}
 	if c.JSON {
 		s.writeJSON(struct {

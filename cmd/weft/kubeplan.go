@@ -11,6 +11,7 @@ import (
 	"weft.dev/weft/internal/kube/look"
 	"weft.dev/weft/internal/kube/look/reader"
 	"weft.dev/weft/internal/profile"
+	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
 )
@@ -73,19 +74,19 @@ func (c *planCommand) readCluster(ctx context.Context, s *session, in *planInput
 		return nil, err
 	}
 	in.notes = append(in.notes, fmt.Sprintf("%s: %d opted in, %d run; those that did not opt in are counted as if they had",
-		several(w.Pods, "Pod"), w.Shared, w.Running))
+		report.Several(w.Pods, "Pod"), w.Shared, w.Running))
 	if n := nameless(w.Jobs); n > 0 {
 		in.notes = append(in.notes, fmt.Sprintf("%d of %s name no model: not shared; annotate weft.dev/profile, or name them with --models MAP.csv",
-			n, several(len(w.Jobs), "job")))
+			n, report.Several(len(w.Jobs), "job")))
 	}
 	switch {
 	case c.Sharing.GPUMemory == 0:
 		in.notes = append(in.notes, "weft serves no GPU of this cluster yet: --gpu-memory says how much memory each has", noLimit)
 	case unknown > 0 && c.Cluster.Memory > 0:
-		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: counted with --memory %v", several(unknown, "job"), c.Cluster.Memory))
+		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: counted with --memory %v", report.Several(unknown, "job"), c.Cluster.Memory))
 	case unknown > 0:
 		in.notes = append(in.notes, fmt.Sprintf("%s of unknown memory: each worker takes a GPU whole; annotate weft.dev/memory, or try --memory 8GiB",
-			several(unknown, "job")))
+			report.Several(unknown, "job")))
 	}
 	c.keepFitting(in, w.Jobs, profiles)
 	in.note(ctx, c)

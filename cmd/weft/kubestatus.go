@@ -43,8 +43,8 @@ func placeOf(r *reader.Reader) string {
 // orCluster is the answer where no daemon of this machine gave one: that of a cluster where there is access to one. Where that fails, too,
 // both are told.
 func (c *statusCommand) orCluster(ctx context.Context, s *session, err error) error {
-	var absent *unreachableError
-	if !errors.As(err, &absent) || c.State != "" || !reader.Found() {
+	var absent *failure
+	if !errors.As(err, &absent) || absent.code != exitUnreachable || c.State != "" || !reader.Found() {
 		return err
 	}
 	failed := c.ofCluster(ctx, s)

@@ -11,6 +11,7 @@ import (
 	"weft.dev/weft/internal/interference"
 	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/profile"
+	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
 )
@@ -160,17 +161,17 @@ func (c *planCommand) keepFitting(in *planInput, jobs []cluster.Job, profiles []
 // note adds what the user must know to read the result.
 func (in *planInput) note(ctx context.Context, c *planCommand) {
 	if n := fractional(in.jobs); n > 0 {
-		in.notes = append(in.notes, several(n, "job")+" with a part of a GPU: a plan counts a whole one for each worker")
+		in.notes = append(in.notes, report.Several(n, "job")+" with a part of a GPU: a plan counts a whole one for each worker")
 	}
 	lonely, _ := await(ctx, func() [2][]int {
 		unmeasured, incompatible := in.problem(c.Sharing.options()).Lonely()
 		return [2][]int{unmeasured, incompatible}
 	})
 	if some := lonely[0]; len(some) > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("%s without a measured pair (%s): not shared", several(len(some), "job"), modelsOf(in.jobs, some)))
+		in.notes = append(in.notes, fmt.Sprintf("%s without a measured pair (%s): not shared", report.Several(len(some), "job"), modelsOf(in.jobs, some)))
 	}
 	if some := lonely[1]; len(some) > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("%s (%s) can share with nobody under these floors", several(len(some), "job"), modelsOf(in.jobs, some)))
+		in.notes = append(in.notes, fmt.Sprintf("%s (%s) can share with nobody under these floors", report.Several(len(some), "job"), modelsOf(in.jobs, some)))
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *planStudy) interrupt(where string) {
 func (s *planStudy) write(out *session) error {
 	w := out.stdout
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
-	p("%s, %s, %s, up to %s\n", several(s.Jobs, "job"), several(s.Workers, "worker"), s.floors, several(s.residents, "resident"))
+	p("%s, %s, %s, up to %s\n", report.Several(s.Jobs, "job"), report.Several(s.Workers, "worker"), s.floors, report.Several(s.residents, "resident"))
 	switch {
 	case s.Partial && s.Bound.Kind == "":
 		p("Interrupted before anything was planned.\n")
@@ -171,9 +171,9 @@ func (s *planStudy) verdict() string {
 	case s.best == nil:
 		return "No method finished."
 	case s.best.figures.GPUs == s.Workers && s.best.method.Name == "dedicated" && len(s.Methods) == 1:
-		return fmt.Sprintf("%s for %s, one each.", several(s.Workers, "GPU"), several(s.Workers, "worker"))
+		return fmt.Sprintf("%s for %s, one each.", report.Several(s.Workers, "GPU"), report.Several(s.Workers, "worker"))
 	case s.best.figures.GPUs == s.Workers:
-		return fmt.Sprintf("%s for %s: sharing saves nothing under these floors.", several(s.Workers, "GPU"), several(s.Workers, "worker"))
+		return fmt.Sprintf("%s for %s: sharing saves nothing under these floors.", report.Several(s.Workers, "GPU"), report.Several(s.Workers, "worker"))
 	}
 	return fmt.Sprintf("%s GPUs do the work of %s; the slowest job keeps %s of its speed.", report.Count(s.best.figures.GPUs),
 		report.Count(s.Workers), report.PercentTenths(s.best.figures.WorstPerformance))
@@ -184,7 +184,7 @@ func (s *planStudy) writeNotes(out *session) {
 		_, _ = fmt.Fprintln(out.stdout, out.wrap("note: "+report.Clean(note)))
 	}
 	for _, x := range s.Excluded {
-		_, _ = fmt.Fprintln(out.stdout, out.wrap(fmt.Sprintf("excluded: %s: %s", several(x.Rows, "row"), report.Clean(x.Reason))))
+		_, _ = fmt.Fprintln(out.stdout, out.wrap(fmt.Sprintf("excluded: %s: %s", report.Several(x.Rows, "row"), report.Clean(x.Reason))))
 	}
 }
 
@@ -206,14 +206,6 @@ func (s *planStudy) writeOverTime(out *session) error {
 	}
 	_, _ = fmt.Fprintf(out.stdout, "\n%s\n", s.span)
 	return t.Write(out.stdout, out.screen)
-}
-
-// several is a count of things: "1 job", "1,412 jobs".
-func several(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return report.Count(n) + " " + one + "s"
 }
 
 func roundPercent(share float64) float64 { return math.Round(share*1000) / 10 }

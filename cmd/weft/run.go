@@ -129,9 +129,9 @@ func idsInOneWord(list []box.ID) string {
 // notRun is why a job was not accepted: what is weft's fault has an exit code of its own.
 func (c *runCommand) notRun(err error) error {
 	err = c.fault(err)
-	var trouble *launchError
-	if errors.As(err, &trouble) {
-		trouble.code = exitTrouble
+	var failed *failure
+	if errors.As(err, &failed) && failed.code == exitFailed {
+		failed.code = exitTrouble
 	}
 	return err
 }

@@ -106,14 +106,14 @@ func (f *follower) lost(err error) error {
 	if !errors.As(err, &unreachable) {
 		return troubledJob(f.at.fault(err))
 	}
-	return &launchError{inputError{trace.Errors{{Code: "unreachable", File: unreachable.Socket, Message: fmt.Sprintf("the daemon did not come back; job %d goes on", f.id),
+	return &failure{inputError{trace.Errors{{Code: "unreachable", File: unreachable.Socket, Message: fmt.Sprintf("the daemon did not come back; job %d goes on", f.id),
 		Fix: fmt.Sprintf("weft up, then weft logs -f %d", f.id)}}, false}, exitTrouble}
 }
 
 // troubledJob gives a fault the exit code of weft's own.
 func troubledJob(err error) error {
 	if input := inputIn(err); input != nil {
-		return &launchError{*input, exitTrouble}
+		return &failure{*input, exitTrouble}
 	}
 	return troubled(err)
 }

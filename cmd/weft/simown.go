@@ -13,6 +13,7 @@ import (
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/placement"
 	"weft.dev/weft/internal/policy"
+	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/sim"
 	"weft.dev/weft/internal/trace"
 	"weft.dev/weft/internal/unit"
@@ -177,7 +178,7 @@ func (c *simCommand) machines(study *simStudy, jobs []cluster.Job) (cluster.Clus
 	default:
 		nodes := enough(jobs, perNode)
 		study.Notes = append(study.Notes, fmt.Sprintf(
-			"no --nodes or --cluster: %s of %d GPUs, about %.0f %% busy while these jobs are submitted", several(nodes, "node"), perNode, 100*fillTarget))
+			"no --nodes or --cluster: %s of %d GPUs, about %.0f %% busy while these jobs are submitted", report.Several(nodes, "node"), perNode, 100*fillTarget))
 		machines = cluster.Uniform(nodes, perNode)
 	}
 	return c.limitMemory(machines), nil

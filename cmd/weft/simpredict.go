@@ -181,7 +181,7 @@ type adjustment struct {
 func (a *adjustment) String() string {
 	return fmt.Sprintf("on predictions: %s fewer GPUs than one for every running worker, %s above the oracle, %s above the lower bound; "+
 		"%s of job time below its floor after the first window; %s, %.2f moves a job", report.PercentTenths(a.FewerGPUs), report.Change(a.Regret),
-		report.Change(a.AboveBound), hundredths(100*a.BelowSettled), several(a.Repairs, "repair"), a.MovesPerJob)
+		report.Change(a.AboveBound), hundredths(100*a.BelowSettled), report.Several(a.Repairs, "repair"), a.MovesPerJob)
 }
 
 // newAdjustment reads what the placers of a run on predictions did.

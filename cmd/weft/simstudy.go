@@ -97,7 +97,7 @@ func (s *simStudy) write(out *session) error {
 		p("%s\n", out.wrap("note: "+report.Clean(note)))
 	}
 	for _, x := range s.excluded() {
-		p("%s\n", out.wrap(fmt.Sprintf("excluded: %s: %s", several(x.Rows, "row"), report.Clean(x.Reason))))
+		p("%s\n", out.wrap(fmt.Sprintf("excluded: %s: %s", report.Several(x.Rows, "row"), report.Clean(x.Reason))))
 	}
 	return nil
 }

@@ -21,11 +21,11 @@ func (s *simStudy) verdict() string {
 	}
 	if dedicated, shared := s.sharingPair(); shared != nil {
 		return fmt.Sprintf("%s. Under %s, sharing GPUs (%s, %s) needs %s GPU-hours against %s, %s; mean completion %s against %s; %s broken.",
-			several(first.Jobs, "job"), shared.Policy, shared.Share, shared.Placement, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
+			report.Several(first.Jobs, "job"), shared.Policy, shared.Share, shared.Placement, report.Amount(shared.GPUHours), report.Amount(dedicated.GPUHours),
 			report.Change(shared.GPUHours/dedicated.GPUHours-1), report.Seconds(shared.AvgJCT), report.Seconds(dedicated.AvgJCT),
-			several(shared.BrokenFloors, "floor"))
+			report.Several(shared.BrokenFloors, "floor"))
 	}
-	return fmt.Sprintf("%s, %s at %s a second.", several(first.Jobs, "job"), several(first.Events, "event"), report.Amount(first.EventsPerSecond))
+	return fmt.Sprintf("%s, %s at %s a second.", report.Several(first.Jobs, "job"), report.Several(first.Events, "event"), report.Amount(first.EventsPerSecond))
 }
 
 // sharingPair is the first run without sharing, and of those that keep floors under the same policy the one that needs

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"weft.dev/weft/internal/agent"
@@ -190,7 +189,7 @@ func (c *upCommand) options(settings *config.Loaded, log *slog.Logger) (local.Op
 	if err != nil {
 		return o, nil, err
 	}
-	o.GPU = catalogueGPU(o.Agent.Machine.GPUs()[0].Name)
+	o.GPU = catalogue.GPUNamed(o.Agent.Machine.GPUs()[0].Name)
 	o.Estimate = func() estimate.Options { return c.estimate(o.GPU) }
 	return o, gpus, nil
 }
@@ -202,17 +201,6 @@ func (c *upCommand) estimate(gpu string) estimate.Options {
 		e.Predictor = m.Predictor(nil, nil)
 	}
 	return e
-}
-
-// catalogueGPU is the catalogue's name of a GPU as the driver names it: the longest that is in it.
-func catalogueGPU(name string) string {
-	best := ""
-	for _, e := range catalogue.All() {
-		if len(e.GPU) > len(best) && strings.Contains(strings.ToLower(strings.ReplaceAll(name, " ", "-")), e.GPU) {
-			best = e.GPU
-		}
-	}
-	return best
 }
 
 // listen makes the sockets, and takes the address of the page.

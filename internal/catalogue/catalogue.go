@@ -129,3 +129,15 @@ func Default(gpu string) Entry {
 	}
 	return Entry{GPU: gpu, GPUUtil: 1, MemUtil: 1, Persistent: peak, Peak: peak, Source: "default"}
 }
+
+// GPUNamed is the short name of a GPU that its driver calls by a product name: the longest short name that is in it; "" for none.
+func GPUNamed(product string) string {
+	best := ""
+	product = strings.ToLower(strings.ReplaceAll(product, " ", "-"))
+	for _, e := range All() {
+		if len(e.GPU) > len(best) && strings.Contains(product, e.GPU) {
+			best = e.GPU
+		}
+	}
+	return best
+}

@@ -125,6 +125,19 @@ func Count(n int) string {
 	return sign + text
 }
 
+// Several writes a number with what it counts, which becomes many with an s: "1 job", "1,412 jobs".
+func Several(n int, one string) string {
+	return Count(n) + " " + Form(n, one, one+"s")
+}
+
+// Form is the form of a word that goes with a number.
+func Form(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
 // Tenths writes a number to the tenth with a comma every three digits: "38.2", "1,204.5"; not finite: None. Numbers
 // beyond 10^15 are written as Amount: a float has no tenths there.
 func Tenths(v float64) string {

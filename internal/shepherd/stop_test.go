@@ -163,6 +163,10 @@ func TestStopOfFilters(t *testing.T) {
 	defer w.Close()
 	p := start(t, dir, script(dir, "cat | tee copy"), r)
 	_ = r.Close()
+	if _, err := w.WriteString("fed\n"); err != nil {
+		t.Fatal(err)
+	}
+	exists(t, filepath.Join(dir, "copy")) // else it may be the shell that is asked, which has not started them yet
 	began := time.Now()
 	if err := p.Stop(Stopped); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func (v View) waits(b *strings.Builder, e *box.Explanation) {
 				hold++
 			}
 		}
-		fmt.Fprintf(b, " %d of %s %s all floors.", hold, plural(len(e.Refusals), "GPU"), verb(hold, "holds", "hold"))
+		fmt.Fprintf(b, " %d of %s %s all floors.", hold, report.Several(len(e.Refusals), "GPU"), report.Form(hold, "holds", "hold"))
 	}
 	v.moved2queue(b, j)
 	fmt.Fprintf(b, "\nAsks %s%s, floor %s, reserved %s, peak %s\n", gang(j.GPUs), j.Class, report.Percent(j.Floor), j.Reserved, j.Peak)
@@ -74,18 +74,11 @@ func (v View) moved2queue(b *strings.Builder, j *box.Job) {
 	}
 }
 
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
 func gang(n int) string {
 	if n <= 1 {
 		return ""
 	}
-	return plural(n, "GPU") + ", "
+	return report.Several(n, "GPU") + ", "
 }
 
 // someIDs names the first IDs of a list, and how many more there are.
@@ -154,7 +147,7 @@ func (v View) sits(b *strings.Builder, e *box.Explanation) {
 	}
 	b.WriteString(".\n")
 	if p := j.Predicted; p != nil && len(j.Beside) > 0 {
-		fmt.Fprintf(b, "Predicted %s (%s), observed %s, %s.\n", report.Percent(p.Rate), rangeOf(p), share(j.Rate), plural(j.Windows, "window"))
+		fmt.Fprintf(b, "Predicted %s (%s), observed %s, %s.\n", report.Percent(p.Rate), rangeOf(p), share(j.Rate), report.Several(j.Windows, "window"))
 	}
 	if l := e.Lost; l != nil {
 		fmt.Fprintf(b, "Lost %s: token wait %s, stalls %s, contention %s.\n", report.Percent(l.Token+l.Stall+l.Contention), points(l.Token), points(l.Stall), points(l.Contention))

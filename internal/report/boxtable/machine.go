@@ -121,8 +121,8 @@ func (v View) Status(w io.Writer, s *box.Status) error {
 	if s.Emulated {
 		kind = "emulated GPU"
 	}
-	fmt.Fprintf(&b, "%s: %s, %d in use; %s run (%s), %d wait, %d below floor\n", report.Clean(s.Host), plural(s.GPUs, kind), s.InUse,
-		plural(s.Running, "job"), plural(s.Workers, "worker"), s.Waiting, s.BelowFloor)
+	fmt.Fprintf(&b, "%s: %s, %d in use; %s run (%s), %d wait, %d below floor\n", report.Clean(s.Host), report.Several(s.GPUs, kind), s.InUse,
+		report.Several(s.Running, "job"), report.Several(s.Workers, "worker"), s.Waiting, s.BelowFloor)
 	fmt.Fprintf(&b, "weft %s, pid %d, up %s, state %s\n", report.Clean(strings.TrimPrefix(s.Version, "weft ")), s.PID, Span(v.Now.Sub(s.Since)), report.Clean(s.State))
 	if s.Page != "" {
 		fmt.Fprintf(&b, "page %s\n", report.Clean(s.Page))

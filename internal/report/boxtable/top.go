@@ -107,7 +107,7 @@ func (t *Top) header() string {
 	if s.BelowFloor > 0 {
 		mark = report.Bad
 	}
-	left := fmt.Sprintf("%s  %s  %s  ", report.Clean(s.Host), plural(s.GPUs, "GPU"), plural(s.Workers, "worker"))
+	left := fmt.Sprintf("%s  %s  %s  ", report.Clean(s.Host), report.Several(s.GPUs, "GPU"), report.Several(s.Workers, "worker"))
 	right := fmt.Sprintf("  waiting %d", s.Waiting)
 	for _, word := range []struct {
 		is   bool

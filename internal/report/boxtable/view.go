@@ -96,11 +96,3 @@ func gib(b unit.Bytes) string { return strconv.FormatFloat(b.GiB(), 'f', 1, 64) 
 func below(rate *float64, floor float64) bool {
 	return rate != nil && math.Round(*rate*100) < math.Round(floor*100)
 }
-
-// plural is a number with what it counts.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return report.Count(n) + " " + one + "s"
-}
