@@ -44,6 +44,7 @@ type Audit interface {
 	Allow(pid, gpu int, epoch uint64)
 	Revoke(pid, gpu int)
 	Overrun(pid, gpu int)
+	Close() // the agent ends: nobody is asked for tokens from now on. Nothing is said after it
 }
 
 // Agent is a running agent.
@@ -291,6 +292,9 @@ func (a *Agent) shut() {
 	if err := a.keepAtOnce(); err != nil {
 		a.note(Event{Type: EventState, Text: err.Error()})
 		a.fault = errors.Join(a.fault, err)
+	}
+	if a.o.Audit != nil {
+		a.o.Audit.Close() // before programs learn that they are alone: soon after that they launch as they like
 	}
 	for c := range a.conns {
 		c.close()

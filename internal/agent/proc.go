@@ -162,11 +162,14 @@ func bootID() string {
 // tick is the unit in which /proc tells when a process began (USER_HZ, which is 100 on all that Linux runs on today).
 const tick = 10 * time.Millisecond
 
-// ticks is now in those units; the largest number where there is no such clock.
+// never is a moment, in ticks, that does not come.
+const never = math.MaxUint64
+
+// ticks is now in those units; never where there is no such clock.
 func ticks() uint64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return math.MaxUint64
+		return never
 	}
 	return uint64(time.Duration(now.Nano()) / tick)
 }

@@ -65,6 +65,7 @@ type Job struct {
 	Socket     string      `json:"socket"`
 	PIDs       []int       `json:"pids"` // with a session
 	Age        float64     `json:"age_s"`
+	Oldest     float64     `json:"oldest_process_s"` // age of its oldest process with a context; 0 for none
 	Held       float64     `json:"held_s"`
 	Used       float64     `json:"used_s"`
 	Lost       float64     `json:"lost_s"`
@@ -91,6 +92,7 @@ type JobMemory struct {
 	Limit    unit.Bytes `json:"limit_bytes"`
 	Used     unit.Bytes `json:"used_bytes"`
 	Held     unit.Bytes `json:"held_bytes"` // of the pool
+	Peak     unit.Bytes `json:"peak_bytes"` // the most that Used ever was
 }
 
 // Escaped is a process of a job without a session.
@@ -156,13 +158,14 @@ func (al *allocation) describe(now unit.Time) Job {
 	}
 	for _, s := range al.sessions {
 		j.PIDs = append(j.PIDs, s.peer.pid)
+		j.Oldest = max(j.Oldest, s.age(now).Seconds())
 	}
 	slices.Sort(j.PIDs)
 	for _, g := range al.gpus {
 		v, _ := g.ledger.View(al.account())
 		j.GPUs = append(j.GPUs, g.number)
 		j.Stall += g.ledger.Stall(now, al.account()).Seconds()
-		j.Memory = append(j.Memory, JobMemory{g.number, al.spec.Reserved, v.Total, v.Used, v.Held})
+		j.Memory = append(j.Memory, JobMemory{g.number, al.spec.Reserved, v.Total, v.Used, v.Held, v.Highest})
 	}
 	for pid, e := range al.escaped {
 		for g, bytes := range e.bytes {

@@ -151,18 +151,22 @@ func TestHungRank(t *testing.T) {
 }
 
 // auditor notes what an agent says of who may launch.
-type auditor struct{ allow, revoke, overrun func(pid, gpu int) }
+type auditor struct {
+	allow, revoke, overrun func(pid, gpu int)
+	close                  func()
+}
 
 func (a auditor) Enter(int)                    {}
 func (a auditor) Allow(pid, gpu int, _ uint64) { a.allow(pid, gpu) }
 func (a auditor) Revoke(pid, gpu int)          { a.revoke(pid, gpu) }
 func (a auditor) Overrun(pid, gpu int)         { a.overrun(pid, gpu) }
+func (a auditor) Close()                       { a.close() }
 
 // TestAudit holds the order of what is said: allowed before the grant, revoked after the release, overrun in between.
 func TestAudit(t *testing.T) {
 	said := make(chan string, 100)
 	say := func(what string) func(pid, gpu int) { return func(_, _ int) { said <- what } }
-	r := start(t, Options{Arbiter: quick, Audit: auditor{say("allow"), say("revoke"), say("overrun")}})
+	r := start(t, Options{Arbiter: quick, Audit: auditor{say("allow"), say("revoke"), say("overrun"), func() { said <- "close" }}})
 	one := hello(t, r.job(Spec{}).Socket, wire.Hello{GPUs: 1})
 	two := hello(t, r.job(Spec{}).Socket, wire.Hello{GPUs: 1})
 	heard := func(want ...string) {
@@ -196,4 +200,28 @@ func TestAudit(t *testing.T) {
 	heard("allow")
 	two.hangUp()
 	heard("revoke")
+}
+
+// TestAuditEndsFirst: an agent that ends is not judged any more when its programs learn of it. They launch freely soon after.
+func TestAuditEndsFirst(t *testing.T) {
+	nothing := func(_, _ int) {}
+	var one *process
+	alone := func(wait time.Duration) bool {
+		for {
+			if m, err := one.try(wait); m == nil || err != nil {
+				return err != nil
+			}
+		}
+	}
+	var told []bool
+	r := start(t, Options{Arbiter: quick, Audit: auditor{nothing, nothing, nothing, func() { told = append(told, alone(20*time.Millisecond)) }}})
+	one = hello(t, r.job(Spec{}).Socket, wire.Hello{GPUs: 1})
+	one.request()
+	r.close()
+	if len(told) != 1 || told[0] {
+		t.Errorf("the audit ended %d times, when the program was told: %v", len(told), told)
+	}
+	if !alone(patient) {
+		t.Error("the program is not told at all")
+	}
 }

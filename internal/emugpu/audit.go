@@ -16,6 +16,7 @@ type Audit struct {
 	page     *page
 	observer *Observer  // the broker judges as long as it is connected
 	mu       sync.Mutex // of making slots
+	close    sync.Once
 }
 
 // OpenAudit starts the audit of the broker behind a socket. It lasts until Close, or the end of the process that opened it:
@@ -51,10 +52,12 @@ func (o *Observer) auditTable() (*page, error) {
 	return &page{data, fds[0]}, nil
 }
 
-// Close ends the audit.
+// Close ends the audit. It may be called again; nothing else may be after it.
 func (a *Audit) Close() {
-	a.observer.Close()
-	a.page.close()
+	a.close.Do(func() {
+		a.observer.Close()
+		a.page.close()
+	})
 }
 
 // Enter says that the agent knows a process: from here on its launches without a token are violations.

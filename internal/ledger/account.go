@@ -43,6 +43,7 @@ type account struct {
 	opened bool
 
 	used    unit.Bytes // charged; the sum of the families but Host
+	highest unit.Bytes // that used ever was
 	family  [families]unit.Bytes
 	handles map[Handle]*charge
 
@@ -79,6 +80,7 @@ func (a *account) wait(now unit.Time, change int) {
 type View struct {
 	Total, Free, Used unit.Bytes
 	Held              unit.Bytes           // chunks from the pool, used or not
+	Highest           unit.Bytes           // the most that Used ever was
 	Families          [families]unit.Bytes // Used by family; Host is beside it
 }
 
@@ -88,7 +90,7 @@ func (l *Ledger) View(id AccountID) (View, bool) {
 	if a == nil {
 		return View{}, false
 	}
-	return View{Total: a.limit(), Free: a.limit() - a.used, Used: a.used, Held: a.held, Families: a.family}, true
+	return View{Total: a.limit(), Free: a.limit() - a.used, Used: a.used, Held: a.held, Highest: a.highest, Families: a.family}, true
 }
 
 // Stall is how long an account has waited for the pool up to now, with a wait that still lasts: interference, to be charged

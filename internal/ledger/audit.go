@@ -56,6 +56,8 @@ func (a *account) audit(family *[families]unit.Bytes, requests int) error {
 	switch {
 	case *family != a.family || used != a.used:
 		return fmt.Errorf("%d bytes in use, and %d are counted: %v, %v", used, a.used, *family, a.family)
+	case a.highest < a.used || a.highest > a.limit():
+		return fmt.Errorf("at most %d bytes were in use, and %d are, of %d", a.highest, a.used, a.limit())
 	case a.ephemeral() > a.held || a.held > a.terms.Peak || a.kept < 0 || a.kept > a.ephemeral():
 		return fmt.Errorf("%d bytes kept of %d ephemeral of %d held of a peak of %d", a.kept, a.ephemeral(), a.held, a.terms.Peak)
 	case requests != a.requests:

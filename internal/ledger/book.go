@@ -106,6 +106,7 @@ func (l *Ledger) enter(c *charge, bytes unit.Bytes) {
 		return
 	}
 	a.used += bytes
+	a.highest = max(a.highest, a.used)
 	a.kept = min(a.kept, a.ephemeral())
 	if a.requests > 0 {
 		l.settle()

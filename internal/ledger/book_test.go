@@ -21,7 +21,7 @@ func TestB02MixedFrees(t *testing.T) {
 		host  bool
 	}
 	live := map[Handle]entry{}
-	var used unit.Bytes
+	var used, highest unit.Bytes
 	refused := 0
 	for i := range operations {
 		h := Handle{Process(rng.IntN(4)), uint64(rng.IntN(400))}
@@ -54,7 +54,8 @@ func TestB02MixedFrees(t *testing.T) {
 				t.Fatalf("operation %d: %+v of %+v", i, got, e)
 			}
 		}
-		if v, _ := l.View(1); v.Used != used || v.Free != 4*unit.GiB-used || v.Total != 4*unit.GiB {
+		highest = max(highest, used)
+		if v, _ := l.View(1); v.Used != used || v.Highest != highest || v.Free != 4*unit.GiB-used || v.Total != 4*unit.GiB {
 			t.Fatalf("operation %d: %+v, want %d used", i, v, used)
 		}
 	}
@@ -67,7 +68,7 @@ func TestB02MixedFrees(t *testing.T) {
 			t.Fatalf("freed twice: %+v", got)
 		}
 	}
-	if v, _ := l.View(1); v != (View{Total: 4 * unit.GiB, Free: 4 * unit.GiB}) {
+	if v, _ := l.View(1); v != (View{Total: 4 * unit.GiB, Free: 4 * unit.GiB, Highest: highest}) {
 		t.Fatalf("drift: %+v", v)
 	}
 	if got := l.Alloc(0, 1, Handle{1, 1}, 4*unit.GiB+1, Device); got.Outcome != OutOfMemory {

@@ -18,6 +18,7 @@ type machine struct {
 	now     unit.Time
 	request uint64
 	waits   map[pending]unit.Time
+	highest map[AccountID]unit.Bytes
 }
 
 type pending struct {
@@ -161,8 +162,20 @@ func (m *machine) Check(t *rapid.T) {
 		t.Fatalf("out of order, or a wait that could end: %+v", m.l.State())
 	}
 	m.live(t)
+	for id := range m.highest {
+		if _, ok := m.l.View(id); !ok {
+			delete(m.highest, id)
+		}
+	}
 	for _, a := range m.l.order {
-		if v, ok := m.l.View(a.id); ok && (v.Free < 0 || v.Free > v.Total || v.Total != v.Free+v.Used || v.Total > testUsable) {
+		v, ok := m.l.View(a.id)
+		if ok {
+			m.highest[a.id] = max(m.highest[a.id], v.Used)
+		}
+		if v.Highest != m.highest[a.id] {
+			t.Fatalf("account %d used at most %d and says %d", a.id, m.highest[a.id], v.Highest)
+		}
+		if ok && (v.Free < 0 || v.Free > v.Total || v.Total != v.Free+v.Used || v.Total > testUsable) {
 			t.Fatalf("account %d sees %+v", a.id, v)
 		}
 	}
@@ -172,7 +185,7 @@ func (m *machine) Check(t *rapid.T) {
 func TestLaws(t *testing.T) {
 	for i := range 20 {
 		rapid.Check(t, func(t *rapid.T) {
-			m := &machine{l: New(testUsable, 0), waits: map[pending]unit.Time{}}
+			m := &machine{l: New(testUsable, 0), waits: map[pending]unit.Time{}, highest: map[AccountID]unit.Bytes{}}
 			for id := AccountID(1); i%2 == 0 && id <= 4; id++ {
 				m.l.Open(0, id, Terms{Reserved: 50 * mib, Peak: unit.Bytes(id) * 200 * mib, Class: Class(id % 3), Cooperates: true})
 			}

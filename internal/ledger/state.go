@@ -34,6 +34,7 @@ type AccountState struct {
 	Began      unit.Time
 	Since      unit.Time
 	Stalled    time.Duration
+	Highest    unit.Bytes
 }
 
 // ChargeState is a piece of memory with its names. Owner 0 is an account that was closed.
@@ -66,7 +67,7 @@ func (l *Ledger) State() State {
 		Decisions: slices.Clone(l.decisions)}
 	at := map[*charge]int{}
 	for _, a := range l.order {
-		s.Accounts = append(s.Accounts, AccountState{a.id, a.terms, a.opened, a.held, a.kept, a.began, a.since, a.stalled})
+		s.Accounts = append(s.Accounts, AccountState{a.id, a.terms, a.opened, a.held, a.kept, a.began, a.since, a.stalled, a.highest})
 		for _, h := range slices.SortedFunc(maps.Keys(a.handles), inNumber) {
 			c := a.handles[h]
 			if _, seen := at[c]; !seen {
@@ -130,7 +131,7 @@ func (l *Ledger) restoreAccounts(accounts []AccountState) error {
 			return fmt.Errorf("account %d cannot be: reserved %d, peak %d, held %d", s.ID, t.Reserved, t.Peak, s.Held)
 		}
 		l.file(&account{id: s.ID, terms: t, opened: s.Opened, handles: map[Handle]*charge{}, held: s.Held, kept: s.Kept,
-			began: s.Began, since: s.Since, stalled: s.Stalled})
+			began: s.Began, since: s.Since, stalled: s.Stalled, highest: s.Highest})
 		l.committed = l.committed.Add(t.Reserved)
 		largest = max(largest, t.Peak)
 		if need := l.committed.Add(largest); need > l.usable {

@@ -122,7 +122,7 @@ func TestPriority(t *testing.T) {
 		{4 * time.Millisecond, 4 * time.Second, 0}, // hand-overs cost too much: the high job's loss comes first
 		{20 * time.Millisecond, 5 * time.Second, 0.20},
 		{100 * time.Millisecond, 8 * time.Second, 0.20},
-		{500 * time.Millisecond, 20 * time.Second, 0.20},
+		{500 * time.Millisecond, 10 * time.Second, 0.20},
 	} {
 		attempt(t, func() error {
 			p, err := bench.MeasurePriority(soon(t), b, c.iteration, 0.3, c.length)
