@@ -21,7 +21,7 @@ import (
 type Job struct {
 	ID        box.ID
 	User      string
-	Priority  int // 0 to 100
+	Priority  int // 0 to 100; more than 110 is above all others, whatever their age
 	Submitted time.Time
 	Class     cluster.Class
 	Floor     float64 // least share of its speed alone, in (0, 1]

@@ -428,7 +428,9 @@ func TestRepairsRelieve(t *testing.T) {
 			s.Jobs[i].Migratable = !dice.one(4)
 		}
 		worse := dice.Float64() / 2
-		mean := func(i, l interference.Config) float64 { return worse + float64(len(i.Model)+int(l.Model[1]))/200 }
+		mean := func(i, l box.ID) float64 {
+			return worse + float64(len(s.find(i).Config.Model)+int(s.find(l).Config.Model[1]))/200
+		}
 		gpu := 0 // the one with most residents
 		for g := range s.GPUs {
 			if len(s.there(g)) > len(s.there(gpu)) {
@@ -449,7 +451,7 @@ func TestRepairsRelieve(t *testing.T) {
 		}
 		j.On = r.Move.To
 		done[fmt.Sprint(r.Move.To == nil)]++
-		s.Bans = append(s.Bans, Ban{r.Ban.A, r.Ban.B, s.Now.Add(time.Hour)})
+		s.Bans = append(s.Bans, Ban{s.find(r.Apart[0]).Config, s.find(r.Apart[1]).Config, s.Now.Add(time.Hour)})
 		alone := j.Together <= 1
 		for i, g := range r.Move.To {
 			if g == gpu || !together(s, j, r.Move.To) || g != r.Move.From[i] && (alone && r.Move.From[i] != gpu || !mayShare(s, g, s.there(g))) {
@@ -466,13 +468,13 @@ func TestRepairsRelieve(t *testing.T) {
 	}
 }
 
-func belowOn(s *State, gpu int, mean func(i, l interference.Config) float64) []box.ID {
+func belowOn(s *State, gpu int, mean func(i, l box.ID) float64) []box.ID {
 	var below []box.ID
 	for _, j := range s.there(gpu) {
 		slowdown := 1.0
 		for _, other := range s.there(gpu) {
 			if other != j && !other.Stopping {
-				slowdown += mean(j.Config, other.Config)
+				slowdown += mean(j.ID, other.ID)
 			}
 		}
 		if !j.Stopping && 1/slowdown < j.Floor-floorTolerance {
@@ -592,7 +594,7 @@ func TestOddStates(t *testing.T) {
 				Explain(c.s, id)
 			}
 			for g := range 3 {
-				Repair(c.s, func(_, _ interference.Config) float64 { return nan }, g-1)
+				Repair(c.s, func(_, _ box.ID) float64 { return nan }, g-1)
 				Evacuate(c.s, g-1)
 			}
 			Consolidate(c.s, 3)

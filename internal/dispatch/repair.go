@@ -7,7 +7,6 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/cluster"
-	"weft.dev/weft/internal/interference"
 )
 
 // Move takes a job from its GPUs to others: all of its workers stop and go on.
@@ -18,18 +17,20 @@ type Move struct {
 
 // Remedy is what is done for jobs below their floor.
 type Remedy struct {
-	Below []box.ID // believed below their floor
-	Move  Move     // Job is 0 where nobody can leave
-	Ban   Ban      // Until is for the caller to set
+	Below []box.ID  // believed below their floor
+	Move  Move      // Job is 0 where nobody can leave
+	Apart [2]box.ID // the two in conflict, whose kinds are to be kept apart for a time
 }
 
-// Repair looks for a resident of a GPU to leave it, because one is believed below its floor. mean is the slowdown that l is
-// believed to add to i. It is false where every resident is believed to hold its floor, those aside that were asked to end.
+func (r *Remedy) part(pair [2]*Job) { r.Apart = [2]box.ID{pair[0].ID, pair[1].ID} }
+
+// Repair looks for a resident of a GPU to leave it, because one is believed below its floor. mean is the slowdown that job l is
+// believed to add to job i. It is false where every resident is believed to hold its floor, those aside that were asked to end.
 //
 // Who leaves is the job that leaves the fewest below, then the one whose pause costs the least GPU time, then the one that
 // ran least: only a migratable one, to a GPU that takes it with the two in conflict kept apart. Where no GPU does, a
 // migratable besteffort job goes back to the queue. Work is never thrown away for a floor.
-func Repair(s *State, mean func(i, l interference.Config) float64, gpu int) (Remedy, bool) {
+func Repair(s *State, mean func(i, l box.ID) float64, gpu int) (Remedy, bool) {
 	r := repair{s: s, mean: mean, gpu: gpu}
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; slices.Contains(j.On, gpu) && !j.Stopping {
@@ -46,16 +47,19 @@ func Repair(s *State, mean func(i, l interference.Config) float64, gpu int) (Rem
 		remedy.Below = append(remedy.Below, j.ID)
 	}
 	leavers := r.leavers()
-	remedy.Ban = r.ban(leavers[0], below)
+	remedy.part(r.conflict(leavers[0], below))
 	for _, j := range leavers {
-		if to := r.elsewhere(j, r.ban(j, below)); to != nil {
-			remedy.Ban, remedy.Move = r.ban(j, below), Move{j.ID, slices.Clone(j.On), to}
+		pair := r.conflict(j, below)
+		if to := r.elsewhere(j, pair); to != nil {
+			remedy.part(pair)
+			remedy.Move = Move{j.ID, slices.Clone(j.On), to}
 			return remedy, true
 		}
 	}
 	for _, j := range leavers {
 		if j.Class == cluster.BestEffort && movable(j) && r.relieves(j, below) {
-			remedy.Ban, remedy.Move = r.ban(j, below), Move{j.ID, slices.Clone(j.On), nil}
+			remedy.part(r.conflict(j, below))
+			remedy.Move = Move{j.ID, slices.Clone(j.On), nil}
 			return remedy, true
 		}
 	}
@@ -65,7 +69,7 @@ func Repair(s *State, mean func(i, l interference.Config) float64, gpu int) (Rem
 // repair is a GPU that is to be relieved.
 type repair struct {
 	s         *State
-	mean      func(i, l interference.Config) float64
+	mean      func(i, l box.ID) float64
 	gpu       int
 	residents []*Job
 }
@@ -83,7 +87,7 @@ func (r *repair) below(without *Job) []*Job {
 		slowdown := 1.0
 		for _, other := range r.residents {
 			if other != j && other != without {
-				slowdown += max(0, r.mean(j.Config, other.Config))
+				slowdown += max(0, r.mean(j.ID, other.ID))
 			}
 		}
 		if !(1/slowdown >= j.Floor-floorTolerance) {
@@ -115,32 +119,31 @@ func (r *repair) leavers() []*Job {
 // relieves says whether fewer residents are below their floor once one is gone.
 func (r *repair) relieves(j *Job, below []*Job) bool { return len(r.below(j)) < len(below) }
 
-// ban is the pair in conflict: the leaving job and the first that it brings below its floor, or, where it is below its own,
+// conflict is the pair in conflict: the leaving job and the first that it brings below its floor, or, where it is below its own,
 // the one that slows it most.
-func (r *repair) ban(leaving *Job, below []*Job) Ban {
+func (r *repair) conflict(leaving *Job, below []*Job) [2]*Job {
 	for _, j := range below {
 		if j != leaving {
-			return Ban{A: leaving.Config, B: j.Config}
+			return [2]*Job{leaving, j}
 		}
 	}
 	worst, most := leaving, -1.0
 	for _, j := range r.residents {
-		if added := r.mean(leaving.Config, j.Config); j != leaving && added > most {
+		if added := r.mean(leaving.ID, j.ID); j != leaving && added > most {
 			worst, most = j, added
 		}
 	}
-	return Ban{A: leaving.Config, B: worst.Config}
+	return [2]*Job{leaving, worst}
 }
 
-// elsewhere is the GPUs of a job that leaves the GPU for another, with a ban in force; nil where it cannot, or its leaving
+// elsewhere is the GPUs of a job that leaves the GPU for another, with a pair kept apart; nil where it cannot, or its leaving
 // does not help.
-func (r *repair) elsewhere(j *Job, ban Ban) []int {
+func (r *repair) elsewhere(j *Job, apart [2]*Job) []int {
 	if !movable(j) || !r.relieves(j, r.below(nil)) {
 		return nil
 	}
 	s := *r.s
-	ban.Until = s.Now.Add(1)
-	s.Bans = append(slices.Clone(s.Bans), ban)
+	s.Bans = append(slices.Clone(s.Bans), Ban{apart[0].Config, apart[1].Config, s.Now.Add(1)})
 	return newBoard(&s, false).rehouse(j.ID, r.gpu)
 }
 

@@ -304,11 +304,13 @@ func (y *story) times(j *Job, k, v string) bool {
 }
 
 func (y *story) repair(gpu int) string {
-	r, ok := Repair(&y.s, func(i, l interference.Config) float64 { return y.means[[2]string{i.Model, l.Model}] }, gpu)
+	r, ok := Repair(&y.s, func(i, l box.ID) float64 {
+		return y.means[[2]string{y.s.find(i).Config.Model, y.s.find(l).Config.Model}]
+	}, gpu)
 	if !ok {
 		return "all hold their floors\n"
 	}
-	text := fmt.Sprintf("below %s, apart %s %s\n", ids(r.Below), r.Ban.A, r.Ban.B)
+	text := fmt.Sprintf("below %s, apart %s %s\n", ids(r.Below), y.s.find(r.Apart[0]).Config, y.s.find(r.Apart[1]).Config)
 	if r.Move.Job == 0 {
 		return text + "nobody can leave\n"
 	}

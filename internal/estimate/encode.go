@@ -101,7 +101,7 @@ func (b *Book) Encode() ([]byte, error) {
 			}
 		}
 	}
-	f.Bans = times(b.bans, place, func(x ban) timeForm { return timeForm{Until: x.until.UTC().Round(0)} })
+	f.Bans = times(b.bans, place, func(until time.Time) timeForm { return timeForm{Until: until.UTC().Round(0)} })
 	f.Pilots = times(b.pilots, place, func(x pilot) timeForm { return timeForm{Until: x.until.UTC().Round(0)} })
 	f.Resting = times(b.resting, place, func(x resting) timeForm { return timeForm{Until: x.until.UTC().Round(0), Forever: x.forever} })
 	return json.Marshal(f)
@@ -161,7 +161,7 @@ func (b *Book) fill(f *file) error {
 		}
 		b.belief.Recall(x.I, x.L, interference.Knowledge{PriorMean: x.PriorMean, PriorVariance: x.PriorVariance, PriorCounts: x.PriorCounts, Mean: x.Mean, Variance: x.Variance, Seen: x.Seen})
 	}
-	bans, err := fillTimes(b, f.Bans, func(x timeForm) ban { return ban{x.Until} })
+	bans, err := fillTimes(b, f.Bans, func(x timeForm) time.Time { return x.Until })
 	if err != nil {
 		return fmt.Errorf("bans: %w", err)
 	}

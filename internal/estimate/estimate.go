@@ -6,6 +6,7 @@ package estimate
 import (
 	"math"
 	"slices"
+	"time"
 
 	"weft.dev/weft/internal/cluster"
 	"weft.dev/weft/internal/interference"
@@ -59,7 +60,7 @@ type Book struct {
 	dirty   int     // rows whose prior is to be read again
 	moved   float64 // the largest change of a safe rate by that since the last Review
 	turn    uint64
-	bans    map[pair]ban
+	bans    map[pair]time.Time // until when they are kept apart
 	pilots  map[pair]pilot
 	resting map[pair]resting
 	learned map[[2]string]learned
@@ -85,7 +86,7 @@ func New(o Options) *Book {
 func (b *Book) clear() {
 	b.belief = interference.NewBelief(interference.NewTable(), interference.NewTable(), b.o.Coverage)
 	b.rows, b.index, b.dirty = nil, map[Kind]int{}, 0
-	b.bans, b.pilots, b.resting = map[pair]ban{}, map[pair]pilot{}, map[pair]resting{}
+	b.bans, b.pilots, b.resting = map[pair]time.Time{}, map[pair]pilot{}, map[pair]resting{}
 }
 
 // Config names a kind in the table of Safe, for a job's model and batch. Kinds of which nothing is known share the name of

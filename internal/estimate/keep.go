@@ -33,17 +33,15 @@ func (k Kind) named() bool {
 	return k.Key != "" && len(k.Key) <= longestKey && utf8.ValidString(k.Key) && k.Class < classes
 }
 
-// ban is until when two kinds are kept apart.
-type ban struct{ until time.Time }
-
-// Ban keeps two kinds apart until a time, whatever is believed of them.
-func (b *Book) Ban(i, l Kind, until time.Time) {
+// Ban keeps two kinds apart until a time, whatever is believed of them; false where nothing can be known of one of them.
+func (b *Book) Ban(i, l Kind, until time.Time) bool {
 	if !i.named() || !l.named() {
-		return
+		return false
 	}
 	x, of := b.ownAll(i, []Kind{l})
-	b.bans[pairOf(i, l)] = ban{until}
+	b.bans[pairOf(i, l)] = until
 	b.belief.Ban(x, of[0])
+	return true
 }
 
 // Lift ends a ban.
@@ -53,6 +51,21 @@ func (b *Book) Lift(i, l Kind) {
 		delete(b.bans, p)
 		b.belief.Lift(b.index[i], b.index[l])
 	}
+}
+
+// Ban is a pair of kinds that is kept apart until a time.
+type Ban struct {
+	A, B  Kind
+	Until time.Time
+}
+
+// Bans are those of a book, in order of the kinds. Review ends them.
+func (b *Book) Bans() []Ban {
+	var list []Ban
+	for _, p := range slices.SortedFunc(maps.Keys(b.bans), pair.compare) {
+		list = append(list, Ban{p.a, p.b, b.bans[p]})
+	}
+	return list
 }
 
 // Banned says whether two kinds are kept apart.
@@ -92,8 +105,24 @@ func (b *Book) forget(n int) {
 	b.resume(bans, pilots, rest)
 }
 
+// Lesser is a copy without the quarter of it that was asked for least recently, for who has not room for all.
+func (b *Book) Lesser() (*Book, error) {
+	text, err := b.Encode()
+	if err != nil {
+		return nil, err
+	}
+	n := New(b.o)
+	n.learned = b.learned
+	if err := n.Restore(text); err != nil {
+		return nil, err
+	}
+	n.forget((len(n.rows) + 3) / 4)
+	n.forgetFacts((len(n.facts) + 3) / 4)
+	return n, nil
+}
+
 // resume takes over bans, pilots and rests of the pairs that there are.
-func (b *Book) resume(bans map[pair]ban, pilots map[pair]pilot, rest map[pair]resting) {
+func (b *Book) resume(bans map[pair]time.Time, pilots map[pair]pilot, rest map[pair]resting) {
 	for p, x := range bans {
 		if i, l, ok := b.indexes(p); ok {
 			b.bans[p] = x

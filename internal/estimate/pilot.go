@@ -46,8 +46,8 @@ func (b *Book) Review(now time.Time, jobs []Count) (changed bool) {
 	b.refresh()
 	changed = b.moved > News
 	b.moved = 0
-	for p, x := range b.bans {
-		if !x.until.After(now) {
+	for p, until := range b.bans {
+		if !until.After(now) {
 			b.Lift(p.a, p.b)
 			changed = true
 		}

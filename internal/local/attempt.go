@@ -13,7 +13,6 @@ import (
 	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/cluster"
-	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/shepherd"
 )
 
@@ -37,12 +36,6 @@ func (a *attempt) close() error {
 		return nil
 	}
 	return a.process.Close()
-}
-
-// ban keeps two kinds of jobs apart until a time.
-type ban struct {
-	a, b  estimate.Kind
-	until time.Time
 }
 
 // classOf is a class as the core names it.

@@ -86,7 +86,6 @@ type Box struct {
 	drained   map[int]bool
 	waits     map[box.ID]dispatch.Wait
 	promised  map[box.ID]time.Time
-	bans      []ban
 	line      []box.ID  // those that wait, the next one first
 	fresh     []box.ID  // started or ended since the last snapshot
 	leftAt    time.Time // when a job last left its GPUs and nothing was made of it yet

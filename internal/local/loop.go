@@ -6,7 +6,6 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/dispatch"
-	"weft.dev/weft/internal/interference"
 	"weft.dev/weft/internal/plan"
 )
 
@@ -178,8 +177,8 @@ func (b *Box) snapshot(now time.Time) dispatch.State {
 			s.Users[j.User] = dispatch.User{Weight: l.Weight, Used: b.used[j.User], MaxGPUs: l.MaxGPUs, MaxRunning: l.MaxRunning}
 		}
 	}
-	for _, x := range b.bans {
-		s.Bans = append(s.Bans, dispatch.Ban{A: b.book.Config(x.a), B: b.book.Config(x.b), Until: x.until})
+	for _, x := range b.book.Bans() {
+		s.Bans = append(s.Bans, dispatch.Ban{A: b.book.Config(x.A), B: b.book.Config(x.B), Until: x.Until})
 	}
 	s.Table = b.book.Safe()
 	return s
@@ -251,44 +250,5 @@ func (b *Box) cancelOrphans(now time.Time) {
 				}
 			}
 		}
-	}
-}
-
-// banFor keeps two kinds apart. The mutex is held.
-func (b *Box) banFor(x dispatch.Ban, residents []box.ID) {
-	var kinds [2]*job
-	for _, id := range residents {
-		switch config := b.book.Config(b.jobs[id].kind()); {
-		case config == x.A && kinds[0] == nil:
-			kinds[0] = b.jobs[id]
-		case config == x.B:
-			kinds[1] = b.jobs[id]
-		}
-	}
-	if kinds[0] == nil || kinds[1] == nil {
-		return
-	}
-	a, l := kinds[0].kind(), kinds[1].kind()
-	b.book.Ban(a, l, x.Until)
-	b.bans = append(slices.DeleteFunc(b.bans, func(o ban) bool {
-		return o.a == a && o.b == l || o.a == l && o.b == a
-	}), ban{a, l, x.Until})
-	b.note(box.Event{Type: box.EventBanned, Job: kinds[0].ID, Text: kinds[0].Name + " and " + kinds[1].Name + " are kept apart until " + x.Until.Local().Format("15:04")})
-}
-
-// mean is what dispatch is told of the slowdown that one kind adds to another. The mutex is held by who calls dispatch.
-func (b *Box) mean() func(i, l interference.Config) float64 {
-	kinds := map[interference.Config]*job{}
-	for _, id := range b.order {
-		if j := b.jobs[id]; j.State.Live() {
-			kinds[b.book.Config(j.kind())] = j
-		}
-	}
-	return func(i, l interference.Config) float64 {
-		x, y := kinds[i], kinds[l]
-		if x == nil || y == nil {
-			return 0
-		}
-		return b.book.Mean(x.kind(), y.kind())
 	}
 }

@@ -167,7 +167,6 @@ func (b *Box) observe(now time.Time) {
 	if b.book.Review(now, b.counts()) {
 		news = 1
 	}
-	b.bans = slices.DeleteFunc(b.bans, func(x ban) bool { return !x.until.After(now) })
 	if news > estimate.News {
 		b.plan()
 	}
@@ -198,8 +197,9 @@ func (b *Box) counts() []estimate.Count {
 // observeJob ends a window of one job. The mutex is held.
 func (b *Box) observeJob(j *job, seen *agent.Job, busy map[int]float64, now time.Time) float64 {
 	v := &j.view
-	w := windowOf(&v.last, seen, now.Sub(v.since))
-	w.Alone, w.Age = !v.shared, now.Sub(j.live.began)
+	own := seen.Since(&v.last, now.Sub(v.since))
+	w := estimate.Window{Length: own.Length, Wait: own.Wait, Stall: own.Stall, Held: own.Held, Used: own.Used, Iterations: own.Iterations,
+		Alone: !v.shared, Age: now.Sub(j.live.began)}
 	if w.Alone && len(j.On) > 0 {
 		w.Utilisation = busy[j.On[0]]
 	}
@@ -258,18 +258,6 @@ func (b *Box) holdFloor(j *job, rate, noise float64, length time.Duration) {
 	if !j.view.said {
 		j.view.said = true
 		b.note(box.Event{Type: box.EventBelowFloor, Job: j.ID, GPU: &j.On[0], Text: fmt.Sprintf("%.2f < floor %.2f for %.0fs beside %s", rate, j.Floor, length.Seconds(), idNames(b.beside(&j.record)))})
-	}
-}
-
-// windowOf is the difference of two looks at a job, of one of its sessions on one of its GPUs.
-func windowOf(first, last *agent.Job, length time.Duration) estimate.Window {
-	sessions, gpus := float64(max(1, len(last.PIDs))), float64(max(1, len(last.GPUs)))
-	per := func(after, before, parts float64) time.Duration {
-		return time.Duration(max(0, after-before) / parts * float64(time.Second))
-	}
-	return estimate.Window{
-		Length: length, Wait: per(last.Waited, first.Waited, sessions), Stall: per(last.Stall, first.Stall, gpus),
-		Held: per(last.Held, first.Held, gpus), Used: per(last.Used, first.Used, gpus), Iterations: last.Iterations - min(last.Iterations, first.Iterations),
 	}
 }
 

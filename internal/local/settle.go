@@ -44,23 +44,19 @@ func (b *Box) settle(now time.Time) {
 	b.leftAt = time.Time{}
 }
 
-// repair relieves a GPU with a resident that is believed below its floor. A GPU is left alone while one of its residents is on
-// its way. The mutex is held.
+// repair relieves a GPU with a resident that is believed below its floor. The mutex is held.
 func (b *Box) repair(g int, now time.Time) {
-	residents := b.residents(g)
-	if len(residents) < 2 || slices.ContainsFunc(residents, func(id box.ID) bool { return b.jobs[id].live == nil || b.jobs[id].State != box.Running }) {
+	if !b.settled(g) {
 		return
 	}
-	if !slices.ContainsFunc(residents, func(id box.ID) bool { return b.jobs[id].Windows > 0 }) {
-		return // nothing was observed yet: it was placed on the same belief
-	}
 	s := b.snapshot(now)
-	remedy, needed := dispatch.Repair(&s, b.mean(), g)
+	remedy, needed := dispatch.Repair(&s, b.mean, g)
 	if !needed {
 		return
 	}
-	if remedy.Ban.Until = now.Add(coolDown); !b.banned(remedy.Ban) {
-		b.banFor(remedy.Ban, residents)
+	until := now.Add(coolDown)
+	if x, y := b.jobs[remedy.Apart[0]], b.jobs[remedy.Apart[1]]; !b.book.Banned(x.kind(), y.kind()) && b.book.Ban(x.kind(), y.kind(), until) {
+		b.note(box.Event{Type: box.EventBanned, Job: x.ID, Text: x.Name + " and " + y.Name + " are kept apart until " + until.Local().Format("15:04")})
 		b.plan()
 	}
 	if remedy.Move.Job != 0 {
@@ -71,12 +67,26 @@ func (b *Box) repair(g int, now time.Time) {
 // coolDown is how long a conflict keeps two kinds apart: until then a better prediction would only start it anew.
 const coolDown = time.Hour
 
-// banned says whether a pair is kept apart already. The mutex is held.
-func (b *Box) banned(x dispatch.Ban) bool {
-	return slices.ContainsFunc(b.bans, func(o ban) bool {
-		i, l := b.book.Config(o.a), b.book.Config(o.b)
-		return i == x.A && l == x.B || i == x.B && l == x.A
+// settled says whether several jobs share a GPU, all of them run, and none is on its way to it or from it: else what was observed there
+// is about to change. Before a window was observed, all that is believed is what they were placed on. The mutex is held.
+func (b *Box) settled(g int) bool {
+	residents, observed := b.residents(g), false
+	for _, id := range residents {
+		j := b.jobs[id]
+		if j.live == nil || j.State != box.Running {
+			return false
+		}
+		observed = observed || j.Windows > 0
+	}
+	return observed && len(residents) > 1 && !slices.ContainsFunc(b.order, func(id box.ID) bool {
+		j := b.jobs[id]
+		return j.live != nil && slices.Contains(j.live.target, g)
 	})
+}
+
+// mean is the slowdown that one job is believed to add to another. The mutex is held.
+func (b *Box) mean(i, l box.ID) float64 {
+	return b.book.Mean(b.jobs[i].kind(), b.jobs[l].kind())
 }
 
 // whyMoved tells the story of a move for people. The mutex is held.
