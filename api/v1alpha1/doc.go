@@ -1,6 +1,6 @@
 // Package v1alpha1 is what weft adds to the Kubernetes API: SharingPolicy, by which an administrator says how GPUs are
-// shared in a cluster, and WorkloadProfile, by which weft knows what a kind of job needs. Worker is no object of its own; it is
-// what a claim tells the driver of one worker.
+// shared in a cluster, and WorkloadProfile, by which weft knows what a kind of job needs. Worker and Window are no objects of their own:
+// the first is what a claim tells the driver of one worker, the second what the driver tells of it in return.
 //
 // Fractions are decimal texts ("0.9"): the API has no floating-point numbers, and people read and write what they mean.
 //

@@ -1,7 +1,7 @@
 // Package kube is the vocabulary that weft's parts in a Kubernetes cluster share: the names of its driver, device classes, gate,
 // labels and annotations. Below it are the parts: pod reads and rewrites what users submit, claim is the durable record of a
-// placement, queue turns a cluster into a question for internal/dispatch, controller asks and applies, driver serves the GPUs of a
-// node to the kubelet.
+// placement, queue turns a cluster into a question for internal/dispatch, controller asks and applies, adjust corrects that by what
+// agents observe, learned keeps what that taught, driver serves the GPUs of a node to the kubelet.
 package kube
 
 // Names in the API.
@@ -20,6 +20,12 @@ const (
 
 	// Gate keeps an opted-in Pod from the scheduler until it is placed.
 	Gate = "weft.dev/placement"
+
+	// Controller is the name of what is of the controller: Deployment, account, roles, lease.
+	Controller = "weft-controller"
+
+	// Learned is the ConfigMap, in weft's namespace, of what was learned of kinds of jobs.
+	Learned = "weft-learned"
 )
 
 // Labels.
@@ -41,8 +47,10 @@ const (
 
 // Annotations that weft writes on Pods.
 const (
-	AnnotationClaims = "weft.dev/claims" // its claims by container, as pod.Claims writes them
-	AnnotationGPU    = "weft.dev/gpu"    // where it was placed: "node-3/gpu1", several separated by commas
+	AnnotationClaims   = "weft.dev/claims"   // its claims by container, as pod.Claims writes them
+	AnnotationGPU      = "weft.dev/gpu"      // where it was placed: "node-3/gpu1", several separated by commas
+	AnnotationMoved    = "weft.dev/moved"    // when the Pod was moved whose place it took, in RFC 3339
+	AnnotationReminded = "weft.dev/reminded" // how often its kubelet was reminded of it
 )
 
 // Attributes of a device, in the driver's domain.

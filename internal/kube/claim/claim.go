@@ -57,11 +57,12 @@ func Part(residents int, alone bool) int {
 	return max(1, kube.WholeShare/residents)
 }
 
-// New is the claim of a worker.
+// New is the claim of a worker. Its finalizer is the one that the scheduler adds, by a write of its own, to every claim that it gives devices
+// for; Kubernetes takes it away from a claim that is deleted as soon as no Pod uses it, given devices or not.
 func New(s Share) *resourcev1.ResourceClaim {
 	yes := true
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
-		Name: s.Claim, Namespace: s.Pod.Namespace, Labels: map[string]string{kube.LabelManaged: "true"},
+		Name: s.Claim, Namespace: s.Pod.Namespace, Labels: map[string]string{kube.LabelManaged: "true"}, Finalizers: []string{resourcev1.Finalizer},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: s.Pod.Name, UID: s.UID, Controller: &yes,
 			BlockOwnerDeletion: &yes}},
 	}}
@@ -94,7 +95,8 @@ func quantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// parameters tell the driver of the worker.
+// parameters tell the driver of the worker. They are in the order in which the API server writes JSON by itself: a status that is applied
+// to a claim would otherwise change them, and be refused.
 func parameters(s Share) []byte {
 	w := v1alpha1.Worker{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Worker"},
@@ -105,7 +107,7 @@ func parameters(s Share) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("claim: a floor of %v has no JSON", s.Floor)) // the only value that could
 	}
-	return raw
+	return canonical(raw)
 }
 
 // Ends of the expression that pins a device.

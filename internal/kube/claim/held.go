@@ -16,6 +16,9 @@ type Device struct {
 // Allocated says whether the scheduler has given the claim its devices.
 func Allocated(c *resourcev1.ResourceClaim) bool { return c.Status.Allocation != nil }
 
+// Ending says whether a claim is deleted that no GPU was given for: whoever it belongs to needs another one.
+func Ending(c *resourcev1.ResourceClaim) bool { return c.DeletionTimestamp != nil && !Allocated(c) }
+
 // Devices are the GPUs that a claim has been given, in the order of the results: of any claim, whoever wrote it.
 func Devices(c *resourcev1.ResourceClaim) []Device {
 	if c.Status.Allocation == nil {
