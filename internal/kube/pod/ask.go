@@ -101,3 +101,17 @@ func entry(container string) string {
 	const hash = len("-00000000")
 	return fmt.Sprintf("%s-%08x", name[:validation.DNS1123LabelMaxLength-hash], h.Sum32())
 }
+
+// WholeGPUs is how many GPUs a Pod asks for by nvidia.com/gpu.
+func WholeGPUs(p *corev1.Pod) int {
+	n, most := int64(0), int64(0)
+	for i := range p.Spec.Containers {
+		asks := p.Spec.Containers[i].Resources.Limits[kube.ExtendedResource]
+		n += max(0, asks.Value())
+	}
+	for i := range p.Spec.InitContainers {
+		asks := p.Spec.InitContainers[i].Resources.Limits[kube.ExtendedResource]
+		most = max(most, asks.Value())
+	}
+	return int(min(max(n, most), 1<<10))
+}

@@ -106,7 +106,7 @@ func TestLaws(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
-	if rewritten == 0 {
+	if rewritten == 0 && !testing.Short() { // a fifth of the draws may all be refused
 		t.Error("no Pod was rewritten")
 	}
 }

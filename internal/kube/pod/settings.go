@@ -26,7 +26,7 @@ const domain = "weft.dev/"
 var (
 	optIn   = []string{kube.AnnotationFloor, kube.AnnotationClass, kube.AnnotationMemory, kube.AnnotationProfile, kube.AnnotationGang}
 	written = append(slices.Clone(optIn), kube.AnnotationMigratable)
-	own     = []string{kube.AnnotationClaims, kube.AnnotationGPU}
+	own     = []string{kube.AnnotationClaims, kube.AnnotationGPU, kube.AnnotationMoved, kube.AnnotationReminded}
 )
 
 // Limits of what users write.

@@ -3,11 +3,15 @@ package queue
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weft.dev/weft/internal/kube/pod"
 )
 
 // gangOf names the gangs that a member is of; "" for a Pod on its own. Pods of one owner and number are of the same gangs, those of an
@@ -31,10 +35,35 @@ func gangOf(m *Member) string {
 	return key + "/" + strconv.Itoa(m.Request.Gang)
 }
 
+// broken is a gang that has started and lacks members. What it holds is of no use until they are there, so they go before all that wait:
+// before another gang above all, which would wait for what this one holds as this one for what is kept for it.
+type broken struct {
+	key   string
+	since time.Time // when its oldest member was created
+}
+
+// outranks is a priority above all others, their age included.
+const outranks = 1000
+
+// rank gives each broken gang a priority of its own, the oldest the highest: two of them do not get half each of what both need.
+func rank(jobs []*Job) map[*broken]int {
+	gangs := map[*broken]int{}
+	for _, j := range jobs {
+		if j.rejoins != nil {
+			gangs[j.rejoins] = 0
+		}
+	}
+	youngest := slices.SortedFunc(maps.Keys(gangs), func(a, b *broken) int { return cmp.Or(b.since.Compare(a.since), cmp.Compare(b.key, a.key)) })
+	for i, g := range youngest {
+		gangs[g] = outranks + i
+	}
+	return gangs
+}
+
 // split makes jobs of members of the same gangs, which come by age. A gang that has started and lost members is joined by others, each on
-// what fits; the rest wait until a gang of them is there. A gang that was left half with claims begins anew.
-func (q *Queue) split(members []*Member) []*Job {
-	size := members[0].Request.Gang
+// what fits, before all that wait; the rest wait until a gang of them is there. A gang that was left half with claims begins anew.
+func (q *Queue) split(key string, members []*Member) []*Job {
+	size, whole := members[0].Request.Gang, &broken{key, members[0].Pod.CreationTimestamp.Time}
 	var jobs []*Job
 	var running, waiting []*Member
 	for _, m := range members {
@@ -64,6 +93,9 @@ func (q *Queue) split(members []*Member) []*Job {
 		} else {
 			jobs = append(jobs, q.alone(m)...)
 		}
+	}
+	for _, j := range jobs {
+		j.rejoins = whole
 	}
 	for gang := range slices.Chunk(waiting[missing:], size) {
 		if len(gang) == size && gang[size-1].standing() == claimed {
@@ -107,7 +139,7 @@ func byAge(a, b *Member) int {
 // gpusOf is how many GPUs a member is on.
 func gpusOf(m *Member) int {
 	if m.Request == nil {
-		return wholeGPUs(m.Pod)
+		return pod.WholeGPUs(m.Pod)
 	}
 	n := 0
 	for _, w := range m.Request.Workers {

@@ -34,10 +34,7 @@ const (
 
 // jobs reads all Pods. What is placed by a claim whose Pod is gone counts as well, for as long as it holds its GPUs.
 func (q *Queue) jobs() []*Job {
-	claims, used := map[types.NamespacedName]*resourcev1.ResourceClaim{}, map[types.NamespacedName]bool{}
-	for _, c := range q.cluster.Claims {
-		claims[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = c
-	}
+	claims, used := q.claims(), map[types.NamespacedName]bool{}
 	var jobs []*Job
 	gangs := map[string][]*Member{}
 	for _, p := range inOrder(q.cluster.Pods) {
@@ -63,7 +60,7 @@ func (q *Queue) jobs() []*Job {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(gangs)) {
-		jobs = append(jobs, q.split(gangs[key])...)
+		jobs = append(jobs, q.split(key, gangs[key])...)
 	}
 	for _, c := range q.cluster.Claims {
 		name := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
@@ -72,6 +69,17 @@ func (q *Queue) jobs() []*Job {
 		}
 	}
 	return jobs
+}
+
+// claims are those that count, by name: one that is deleted and has no GPU does not.
+func (q *Queue) claims() map[types.NamespacedName]*resourcev1.ResourceClaim {
+	claims := map[types.NamespacedName]*resourcev1.ResourceClaim{}
+	for _, c := range q.cluster.Claims {
+		if !claim.Ending(c) {
+			claims[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = c
+		}
+	}
+	return claims
 }
 
 // inOrder are Pods by their age; those of one age by name.
@@ -123,24 +131,12 @@ func (q *Queue) asksWhole(p *corev1.Pod) bool {
 	if p.Spec.NodeName != "" || len(p.Spec.SchedulingGates) > 0 || q.cluster.Passed[p.UID] {
 		return false
 	}
-	return (p.Spec.SchedulerName == "" || p.Spec.SchedulerName == corev1.DefaultSchedulerName) && wholeGPUs(p) > 0
+	return (p.Spec.SchedulerName == "" || p.Spec.SchedulerName == corev1.DefaultSchedulerName) && pod.WholeGPUs(p) > 0
 }
 
 // Concerns says whether a Pod shares GPUs or asks for whole ones.
-func Concerns(p *corev1.Pod) bool { return p.Labels[kube.LabelManaged] == "true" || wholeGPUs(p) > 0 }
-
-// wholeGPUs is how many GPUs a Pod asks for that did not opt in.
-func wholeGPUs(p *corev1.Pod) int {
-	n := int64(0)
-	for i := range p.Spec.Containers {
-		asks := p.Spec.Containers[i].Resources.Limits[kube.ExtendedResource]
-		n += asks.Value()
-	}
-	for i := range p.Spec.InitContainers {
-		asks := p.Spec.InitContainers[i].Resources.Limits[kube.ExtendedResource]
-		n = max(n, asks.Value())
-	}
-	return int(min(n, 1<<10))
+func Concerns(p *corev1.Pod) bool {
+	return p.Labels[kube.LabelManaged] == "true" || pod.WholeGPUs(p) > 0
 }
 
 // standing of a member.

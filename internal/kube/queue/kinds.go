@@ -35,7 +35,7 @@ func (q *Queue) know(j *Job) {
 	}
 	class := j.Members[0].Request.Class
 	f, bad := q.figuresOf(j.Members[0])
-	j.kind = estimate.Kind{Key: f.key, Class: class}
+	j.Key, j.Kind = f.key, estimate.Kind{Key: f.key, Class: class}
 	if f.told != (estimate.Alone{}) {
 		q.book.Tell(f.key, f.told)
 	}
@@ -52,7 +52,7 @@ func (q *Queue) know(j *Job) {
 		j.need(f)
 	}
 	if j.alone {
-		j.kind = estimate.Kind{}
+		j.Kind = estimate.Kind{}
 	}
 }
 

@@ -30,11 +30,14 @@ func (q *Queue) number(jobs []*Job) {
 	for _, j := range jobs {
 		q.know(j)
 	}
-	id := box.ID(0)
+	id, ranks := box.ID(0), rank(jobs)
 	for _, j := range jobs {
 		d, ok := q.dispatch(j)
 		if !ok {
 			continue
+		}
+		if j.rejoins != nil {
+			d.Priority = ranks[j.rejoins]
 		}
 		id++
 		j.ID, d.ID = id, id
@@ -64,7 +67,7 @@ func (j *Job) placed() bool {
 // dispatch is a job as dispatch sees it. It is false for one on GPUs that are all gone: it neither waits nor is in the way.
 func (q *Queue) dispatch(j *Job) (dispatch.Job, bool) {
 	first := j.Members[0].Pod
-	d := dispatch.Job{User: first.Namespace, Submitted: first.CreationTimestamp.Time, Floor: 1, Config: q.book.Config(j.kind),
+	d := dispatch.Job{User: first.Namespace, Submitted: first.CreationTimestamp.Time, Floor: 1, Config: q.book.Config(j.Kind),
 		Cooperates: j.cooperates,
 		Memory:     profile.Flat(max(1, j.peak)), Class: cluster.Burstable, Pause: movePause}
 	if j.Native {
@@ -100,12 +103,13 @@ const movePause = 10 * time.Second
 
 // ask takes what the Pods of a job ask: the most of it, where they differ. A job has a limit of time where all its Pods have.
 func (q *Queue) ask(j *Job, d *dispatch.Job) {
-	d.Floor, d.Migratable, d.Class = 0, true, j.Members[0].Request.Class
+	d.Floor, d.Migratable, d.Class, d.Rate = 0, true, j.Members[0].Request.Class, q.cluster.Seen.Rates[j.Members[0].Pod.UID]
 	limited := true
 	for _, m := range j.Members {
 		d.Floor = max(d.Floor, m.Request.Floor)
 		d.Class = stricter(d.Class, m.Request.Class)
-		d.Migratable = d.Migratable && m.Request.Migratable
+		d.Migratable = d.Migratable && m.Request.Migratable && OwnerOf(m.Pod).Kind != "Pod" // somebody makes it anew
+		d.NoMove = d.NoMove || q.cluster.Seen.Resting[m.Pod.UID]
 		if s := m.Pod.Spec.ActiveDeadlineSeconds; s != nil {
 			d.MaxTime = max(d.MaxTime, time.Duration(*s)*time.Second)
 		} else {

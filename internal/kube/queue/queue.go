@@ -42,6 +42,14 @@ type Cluster struct {
 
 	// Passed are native Pods that a GPU was free for and the scheduler did not place: they are kept no GPU.
 	Passed map[types.UID]bool
+
+	Seen Seen
+}
+
+// Seen is what was observed of what runs, and what follows from that.
+type Seen struct {
+	Rates   map[types.UID]float64 // of Pods: the mean since they were placed, as a share of their speed alone
+	Resting map[types.UID]bool    // Pods that are not moved now
 }
 
 // GPU is one device of a node.
@@ -73,16 +81,18 @@ type Job struct {
 	ID      box.ID
 	Name    string // "ml/bert-0", of a gang "ml/bert-0 and 3 more"
 	Members []*Member
-	Native  bool // it asks for whole GPUs, and the scheduler places it
+	Native  bool          // it asks for whole GPUs, and the scheduler places it
+	Key     string        // what it is alike with: a profile, or its owner; "" of native jobs
+	Kind    estimate.Kind // by which its rates are predicted; empty for one that shares with nobody
 
 	reserved   unit.Bytes // of each GPU, rounded; 0 for unknown
 	peak       unit.Bytes
 	cooperates bool
-	alone      bool // it shares with nobody
-	kind       estimate.Kind
-	waits      string // what it waits for, for people, where that is not a GPU
-	bad        string // why it can never start as it is
-	confined   string // the node that it is bound to already; "" for none
+	alone      bool    // it shares with nobody
+	waits      string  // what it waits for, for people, where that is not a GPU
+	bad        string  // why it can never start as it is
+	confined   string  // the node that it is bound to already; "" for none
+	rejoins    *broken // the gang that it is missing from; nil for none
 }
 
 // Queue is the question with what it stands for.
@@ -136,6 +146,9 @@ func Build(c *Cluster, b *estimate.Book) *Queue {
 	q.closeGPUs()
 	q.number(q.jobs())
 	q.State.Users = q.users()
+	for _, x := range b.Bans() {
+		q.State.Bans = append(q.State.Bans, dispatch.Ban{A: b.Config(x.A), B: b.Config(x.B), Until: x.Until})
+	}
 	q.State.Table = b.Safe()
 	return q
 }

@@ -180,6 +180,49 @@ func TestGangs(t *testing.T) {
 		w.add("ml/g-1b", 1, ask("memory=20Gi floor=0.9 gang=4"), owned("Job", "g"))
 		expect(t, w, "ml/g-1b on n1/gpu1")
 	})
+	t.Run("a member that comes again goes before a gang that waits", func(t *testing.T) {
+		w := newWorld(t)
+		w.node("n1", 4, "24Gi")
+		gang(w, 4)
+		w.turn()
+		w.scheduleAll()
+		for i := range 4 { // of a higher priority, and old
+			w.add(fmt.Sprintf("ml/h-%d", i), 1, ask("memory=20Gi floor=0.9 gang=4"), owned("Job", "h"), func(p *corev1.Pod) { p.Spec.Priority = new(int32(1e9)) })
+		}
+		w.c.Now = w.c.Now.Add(48 * time.Hour)
+		w.remove(w.c.Pods[1])
+		w.add("ml/g-1b", 1, ask("memory=20Gi floor=0.9 gang=4"), owned("Job", "g"))
+		expect(t, w, "ml/g-1b on n1/gpu1; ml/h-0 and 3 more: MemoryReserved")
+	})
+	t.Run("of two that lack members the older is whole first", func(t *testing.T) {
+		w := newWorld(t)
+		w.node("n1", 8, "24Gi")
+		gang(w, 4)
+		w.c.Now = w.c.Now.Add(time.Second)
+		for i := range 4 {
+			w.add(fmt.Sprintf("other/h-%d", i), 1, ask("memory=20Gi floor=0.9 gang=4"), owned("Job", "h"))
+		}
+		w.turn()
+		w.turn()
+		w.scheduleAll()
+		for _, p := range slices.Clone(w.c.Pods) {
+			if i := p.Name[len(p.Name)-1]; i >= '2' {
+				w.remove(p)
+			}
+		}
+		w.schedule(w.add("plain/x", 2, nil))
+		for i := range 2 { // the younger gang's are back first, and its user has as much as the other one
+			w.add(fmt.Sprintf("other/h-%db", i), 1, ask("memory=20Gi floor=0.9 gang=4"), owned("Job", "h"))
+		}
+		w.c.Now = w.c.Now.Add(time.Second)
+		for i := range 2 {
+			w.add(fmt.Sprintf("ml/g-%db", i), 1, ask("memory=20Gi floor=0.9 gang=4"), owned("Job", "g"))
+		}
+		q, d := w.plan()
+		if got := outcome(q, d); !strings.HasPrefix(got, "ml/g-0b on n1/gpu6; ml/g-1b on n1/gpu7; other/h-0b: ") {
+			t.Error(got)
+		}
+	})
 	t.Run("of an indexed Job by index", func(t *testing.T) {
 		w := newWorld(t)
 		w.node("n1", 8, "24Gi")
@@ -295,6 +338,18 @@ func TestCrash(t *testing.T) {
 		}
 		w.c.Claims = w.c.Claims[1:]
 		if q, d := w.plan(); len(d.Starts) != 0 || len(q.Undo) != 1 || len(q.Lift) != 0 {
+			t.Fatalf("%s; lift %d, undo %d", outcome(q, d), len(q.Lift), len(q.Undo))
+		}
+	})
+	t.Run("with a claim that is being deleted", func(t *testing.T) {
+		w := newWorld(t)
+		w.node("n1", 1, "24Gi")
+		w.add("ml/a", 1, ask("memory=20Gi"))
+		q, d := w.plan()
+		w.claims(q, d.Starts[0])
+		now := metav1.Now()
+		w.c.Claims[0].DeletionTimestamp = &now
+		if q, d := w.plan(); len(d.Starts) != 1 || len(q.Undo) != 0 || len(q.Lift) != 0 {
 			t.Fatalf("%s; lift %d, undo %d", outcome(q, d), len(q.Lift), len(q.Undo))
 		}
 	})

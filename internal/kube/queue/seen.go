@@ -4,10 +4,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/dispatch"
 	"weft.dev/weft/internal/estimate"
+	"weft.dev/weft/internal/kube/claim"
 	"weft.dev/weft/internal/kube/pod"
 	"weft.dev/weft/internal/profile"
 )
@@ -43,10 +45,10 @@ func (q *Queue) Predict(id box.ID) (mean, low, high float64, basis string, ok bo
 		var others []estimate.Kind
 		for _, other := range q.reside[g] {
 			if other != id {
-				others = append(others, q.Jobs[other].kind)
+				others = append(others, q.Jobs[other].Kind)
 			}
 		}
-		if m, l, h, b := q.book.Predict(q.Jobs[id].kind, others); !ok || m < mean {
+		if m, l, h, b := q.book.Predict(q.Jobs[id].Kind, others); !ok || m < mean {
 			mean, low, high, basis, ok = m, l, h, b, true
 		}
 	}
@@ -63,4 +65,24 @@ func (q *Queue) Memory(p *corev1.Pod, r *pod.Request) (profile.Profile, bool) {
 		return profile.Profile{}, false
 	}
 	return q.memory(j), true
+}
+
+// Residents are the jobs on a GPU by their claims, by ID.
+func (q *Queue) Residents(gpu int) []box.ID { return q.reside[gpu] }
+
+// Numbers are the GPUs of a worker, those that are gone left out.
+func (q *Queue) Numbers(s claim.Share) []int {
+	var list []int
+	for _, uuid := range s.GPUs {
+		if g, ok := q.at[uuid]; ok {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// Stays says whether a Pod is there and was not asked to go.
+func (q *Queue) Stays(uid types.UID) bool {
+	p := q.nodes.pods[uid]
+	return p != nil && p.DeletionTimestamp == nil && !Done(p)
 }

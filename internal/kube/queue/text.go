@@ -13,6 +13,7 @@ import (
 	"weft.dev/weft/internal/dispatch"
 	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/kube/claim"
+	"weft.dev/weft/internal/kube/pod"
 	"weft.dev/weft/internal/plan"
 	"weft.dev/weft/internal/unit"
 )
@@ -32,6 +33,7 @@ type Word struct {
 	Code    plan.Code
 	Text    string
 	Warning bool
+	Quiet   bool // it is a condition, and no Event
 }
 
 // never are the codes after which a job waits for its user.
@@ -296,7 +298,7 @@ func (q *Queue) Native(j *Job) (Word, bool) {
 			held = append(held, q.GPUs[g].String()+" "+strings.Join(who, ", "))
 		}
 	}
-	wants := wholeGPUs(j.Members[0].Pod)
+	wants := pod.WholeGPUs(j.Members[0].Pod)
 	if whole >= wants || len(q.GPUs) == 0 {
 		return Word{}, false
 	}
@@ -308,7 +310,7 @@ func (q *Queue) Native(j *Job) (Word, bool) {
 		}
 		text += ". One is free when all of its Pods have ended or were deleted"
 	}
-	return Word{Waiting, plan.Native, text, false}, true
+	return Word{Reason: Waiting, Code: plan.Native, Text: text}, true
 }
 
 // Placed says where a member is, and beside whom; with are the jobs that start there at the same time.
@@ -320,7 +322,7 @@ func (q *Queue) Placed(j *Job, m *Member, shares []claim.Share, with map[int][]b
 		for _, id := range append(slices.Clone(q.reside[q.at[g.UUID]]), with[q.at[g.UUID]]...) {
 			if id != j.ID && !slices.Contains(beside, q.name(id)) {
 				beside = append(beside, q.name(id))
-				others = append(others, q.Jobs[id].kind)
+				others = append(others, q.Jobs[id].Kind)
 			}
 		}
 	}
@@ -335,8 +337,8 @@ func (q *Queue) Placed(j *Job, m *Member, shares []claim.Share, with map[int][]b
 	default:
 		text += ": " + Bytes(shares[0].Reserved) + " reserved"
 	}
-	mean, _, _, _ := q.book.Predict(j.kind, others)
-	return Word{Placed, "", text + fmt.Sprintf(", predicted %.2f, floor %.2f", mean, m.Request.Floor), false}
+	mean, _, _, _ := q.book.Predict(j.Kind, others)
+	return Word{Reason: Placed, Text: text + fmt.Sprintf(", predicted %.2f, floor %.2f", mean, m.Request.Floor)}
 }
 
 // Bytes is an amount as Kubernetes writes it: "8Gi", rounded to two decimals of a unit where it is not whole.

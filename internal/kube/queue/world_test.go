@@ -312,7 +312,7 @@ func (w *world) find(uuid string) (claim.Device, int64) {
 
 // scheduleWhole gives a native Pod free GPUs of one node by a claim of the scheduler's own.
 func (w *world) scheduleWhole(p *corev1.Pod) bool {
-	n := wholeGPUs(p)
+	n := pod.WholeGPUs(p)
 	for _, s := range w.c.Slices {
 		var free []claim.Device
 		for _, d := range s.Spec.Devices {
