@@ -132,6 +132,9 @@ func (c *agentServeCommand) check() error {
 	if !(c.Loss > 0 && c.Loss < 1) {
 		faults = append(faults, flagError("--loss", fmt.Sprint(c.Loss), fmt.Sprintf("loss %v is outside (0, 1)", c.Loss), "it is a share of a job's time", "0.01 for 1 %"))
 	}
+	if c.Node != "" && (c.Window < leastWindow || c.Window > mostWindow) {
+		faults = append(faults, flagError("--window", c.Window.String(), fmt.Sprintf("%v is outside [%v, %v]", c.Window, leastWindow, mostWindow), "", "20s"))
+	}
 	for _, d := range []struct {
 		flag string
 		is   time.Duration

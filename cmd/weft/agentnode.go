@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -18,12 +19,19 @@ import (
 
 // agentNodeFlags are those of an agent that serves a node of a cluster.
 type agentNodeFlags struct {
-	Node       string `placeholder:"NAME" help:"Serve the containers of this Kubernetes node."`
-	Kubeconfig string `env:"KUBECONFIG" placeholder:"FILE" help:"How to reach the cluster. Default: the account of the Pod that this runs in."`
-	Kubelet    string `default:"/var/lib/kubelet" placeholder:"DIR" help:"The kubelet's folder: where it finds drivers, and where this one keeps its checkpoint."`
-	CDI        string `name:"cdi" default:"/var/run/cdi" placeholder:"DIR" help:"Where the container runtime looks for CDI files."`
-	Metrics    string `placeholder:"ADDRESS" help:"Where to serve /metrics, /healthz and /readyz. Default: nowhere."`
+	Node       string        `placeholder:"NAME" help:"Serve the containers of this Kubernetes node."`
+	Kubeconfig string        `env:"KUBECONFIG" placeholder:"FILE" help:"How to reach the cluster. Default: the account of the Pod that this runs in."`
+	Window     time.Duration `default:"20s" help:"The least that a report on a worker in its claim's status is of; reports become rarer while nothing changes."`
+	Kubelet    string        `default:"/var/lib/kubelet" placeholder:"DIR" help:"The kubelet's folder: where it finds drivers, and where this one keeps its checkpoint."`
+	CDI        string        `name:"cdi" default:"/var/run/cdi" placeholder:"DIR" help:"Where the container runtime looks for CDI files."`
+	Metrics    string        `placeholder:"ADDRESS" help:"Where to serve /metrics, /healthz and /readyz. Default: nowhere."`
 }
+
+// Bounds of --window: less is no average, and more is as good as no report.
+const (
+	leastWindow = 100 * time.Millisecond
+	mostWindow  = time.Hour
+)
 
 // makeDir makes the agent's folder. In a cluster nobody else may pass through it: any user of a container may connect to its socket.
 func (c *agentServeCommand) makeDir() error {
@@ -52,7 +60,7 @@ func (c *agentServeCommand) openDriver(ctx context.Context, a *agent.Agent, o *a
 	if err != nil {
 		return nil, err
 	}
-	d := driver.Options{Node: c.Node, Libraries: folder, Emulated: o.Env["WEFT_EMU_SOCKET"], GPUs: o.Machine.GPUs(), Client: client, Log: o.Log}
+	d := driver.Options{Node: c.Node, Libraries: folder, Emulated: o.Env["WEFT_EMU_SOCKET"], GPUs: o.Machine.GPUs(), Client: client, Log: o.Log, Window: c.Window}
 	if v, ok := o.Machine.(device.Versioned); ok {
 		if d.Version, err = v.DriverVersion(); err != nil {
 			return nil, err

@@ -84,7 +84,7 @@ func controlPlane(t *testing.T) (client, own kubernetes.Interface, plane *cluste
 	return client, restricted(t, client, config), c
 }
 
-// restricted is the driver's own account.
+// restricted is the driver's own account, on the node.
 func restricted(t *testing.T, client kubernetes.Interface, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	const name = "weft-agent"
@@ -97,7 +97,21 @@ func restricted(t *testing.T, client kubernetes.Interface, config *rest.Config) 
 		create(client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))); err != nil {
 		t.Fatal(err)
 	}
-	token, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	return accountOn(t, client, config, node)
+}
+
+// accountOn is the driver's account as the kubelet of a node gives it to a Pod: its token names the node, if it is not "".
+func accountOn(t *testing.T, client kubernetes.Interface, config *rest.Config, node string) kubernetes.Interface {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{}
+	if node != "" {
+		n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: n.UID}
+	}
+	token, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "weft-agent", request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/klog/v2"
+	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
 	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/device"
@@ -46,13 +47,15 @@ type Options struct {
 	Health   time.Duration      // between looks at the GPUs; 1 s for 0
 	Look     time.Duration      // between looks at the node and at claims that may be gone; 30 s for 0
 	Trial    time.Duration      // between trials of GPUs with an XID; 30 s for 0
+	Window   time.Duration      // the least that a report on a worker is of; 20 s for 0
 	Faults   func(point string) // told at each point where a crash would be awkward; nil for none. For tests
 }
 
-// Folders where nothing else is said.
+// Where nothing else is said: folders, and the least that a report is of.
 const (
 	DefaultKubelet = "/var/lib/kubelet"
 	DefaultCDI     = "/var/run/cdi"
+	DefaultWindow  = 20 * time.Second
 )
 
 // Environment is what the processes of containers need to see emulated GPUs, for the agent to hand out.
@@ -73,10 +76,13 @@ type Driver struct {
 
 	mu      sync.Mutex
 	faults  []Fault       // by GPU
+	looked  bool          // they are known
+	changed chan struct{} // closed, and replaced, when they change
 	serving verdict       // whether the node is weft's to serve
 	dropped *droppedError // what the API server did not take of the slices
 
 	stop   context.CancelFunc
+	ended  <-chan struct{} // closed by stop
 	work   sync.WaitGroup
 	failed chan error
 }
@@ -86,17 +92,19 @@ type Driver struct {
 func Open(ctx context.Context, a *agent.Agent, o Options) (*Driver, error) {
 	o.Kubelet, o.CDI = cmp.Or(o.Kubelet, DefaultKubelet), cmp.Or(o.CDI, DefaultCDI)
 	o.Patience, o.Health, o.Look = cmp.Or(o.Patience, 30*time.Second), cmp.Or(o.Health, time.Second), cmp.Or(o.Look, 30*time.Second)
+	o.Window = max(cmp.Or(o.Window, DefaultWindow), looks*time.Millisecond)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Faults == nil {
 		o.Faults = func(string) {}
 	}
-	d := &Driver{o: o, log: o.Log, faults: make([]Fault, len(o.GPUs)), failed: make(chan error, 1)}
+	d := &Driver{o: o, log: o.Log, faults: make([]Fault, len(o.GPUs)), changed: make(chan struct{}), failed: make(chan error, 1)}
 	if err := d.open(ctx, a); err != nil {
 		return nil, err
 	}
 	ctx, d.stop = context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.FromSlogHandler(o.Log.Handler())))
+	d.ended = ctx.Done()
 	d.tell = newTeller(ctx, o.Client, o.Node)
 	d.judge(ctx)
 	if err := d.start(ctx); err != nil {
@@ -110,6 +118,7 @@ func Open(ctx context.Context, a *agent.Agent, o Options) (*Driver, error) {
 		every(ctx, o.Look, d.lookAtNode)
 	})
 	d.work.Go(func() { every(ctx, cmp.Or(o.Trial, 30*time.Second), d.tryGPUs) })
+	d.work.Go(func() { every(ctx, o.Window/looks, newReporter(&o, d.claims, &d.work).look) })
 	d.work.Go(func() { every(ctx, o.Look, func(ctx context.Context) { d.sweeper.sweep(ctx, d.trouble) }) })
 	return d, nil
 }
@@ -146,7 +155,7 @@ func (d *Driver) start(ctx context.Context) error {
 	if err := os.MkdirAll(registry, 0o750); err != nil {
 		return fmt.Errorf("the kubelet's folder: %w", err)
 	}
-	helper, err := kubeletplugin.Start(ctx, plugin{d}, kubeletplugin.DriverName(kube.Driver), kubeletplugin.NodeName(d.o.Node), kubeletplugin.KubeClient(d.o.Client),
+	helper, err := kubeletplugin.Start(ctx, plugin{d: d}, kubeletplugin.DriverName(kube.Driver), kubeletplugin.NodeName(d.o.Node), kubeletplugin.KubeClient(d.o.Client),
 		kubeletplugin.PluginDataDirectoryPath(d.dir()), kubeletplugin.RegistrarDirectoryPath(registry),
 		kubeletplugin.Serialize(false)) // a claim that waits for memory would keep out the one that frees it
 	if err != nil {
@@ -242,7 +251,10 @@ func every(ctx context.Context, period time.Duration, f func(context.Context)) {
 }
 
 // plugin is what the kubelet asks, through the helper.
-type plugin struct{ d *Driver }
+type plugin struct {
+	drahealth.UnimplementedDRAResourceHealthServer
+	d *Driver
+}
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin. Claims are prepared beside each other: one may wait for memory.
 func (p plugin) PrepareResourceClaims(ctx context.Context, list []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {

@@ -45,6 +45,11 @@ func (d *Driver) readGPUs(ctx context.Context) (changed []int) {
 			changed = append(changed, i)
 		}
 	}
+	if len(changed) > 0 || !d.looked {
+		d.looked = true
+		close(d.changed)
+		d.changed = make(chan struct{})
+	}
 	return changed
 }
 

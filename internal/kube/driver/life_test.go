@@ -15,6 +15,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
 	"weft.dev/weft/internal/emugpu"
 	"weft.dev/weft/internal/kube"
@@ -242,7 +243,10 @@ func TestHealth(t *testing.T) {
 		slices, err := b.client.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Spec.Devices) == 2
 	})
+	health := b.watchHealth()
+	health("gpu-0 HEALTHY, gpu-1 HEALTHY")
 	fault(t, b, emugpu.Fault{Kind: emugpu.XID, GPU: 1, Number: 48})
+	health("gpu-0 HEALTHY, gpu-1 UNHEALTHY XID 48")
 	eventually(t, "the taint", 10*time.Second, func() bool {
 		list := taints()
 		return len(list) == 1 && list[0] == "gpu-1 "+kube.TaintUnhealthy+"=xid-48:NoExecute"
@@ -265,7 +269,42 @@ func TestHealth(t *testing.T) {
 		t.Fatalf("%v: %s%s", err, out, said)
 	}
 	eventually(t, "no taint", 10*time.Second, func() bool { return len(taints()) == 0 })
+	health("gpu-0 HEALTHY, gpu-1 HEALTHY")
 	b.tryEmpty(taints)
+}
+
+// watchHealth watches the GPUs as the kubelet does, and waits for what it is told.
+func (b *bed) watchHealth() (wait func(want string)) {
+	b.Helper()
+	stream, err := drahealth.NewDRAResourceHealthClient(b.conn).NodeWatchResources(b.Context(), &drahealth.NodeWatchResourcesRequest{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	told := make(chan string, 100)
+	go func() {
+		for {
+			answer, err := stream.Recv()
+			if err != nil {
+				return // the test ends
+			}
+			var list []string
+			for _, d := range answer.Devices {
+				list = append(list, strings.TrimSpace(fmt.Sprint(d.Device.DeviceName, " ", d.Health, " ", d.Message)))
+			}
+			told <- strings.Join(list, ", ")
+		}
+	}()
+	return func(want string) {
+		b.Helper()
+		last := ""
+		for until := time.After(2 * assurance); last != want; {
+			select {
+			case last = <-told:
+			case <-until:
+				b.Fatalf("the kubelet is told %q, not %q", last, want)
+			}
+		}
+	}
 }
 
 // tryEmpty breaks a GPU that nobody is on, and nobody will be while it has its taint: a trial finds that it is well again.
