@@ -143,13 +143,15 @@ func unmount(dirs ...string) error {
 
 // removeLinks removes the bridges. The other ends of what is on them went with the containers.
 func removeLinks(ctx context.Context) error {
-	var errs []error
-	for _, name := range []string{podBridge, apiBridge} {
-		if _, err := os.Stat("/sys/class/net/" + name); err == nil {
-			errs = append(errs, ip(ctx, "link", "delete", name))
-		}
+	return errors.Join(removeLink(ctx, podBridge), removeLink(ctx, apiBridge))
+}
+
+// removeLink removes an interface, which may not be there.
+func removeLink(ctx context.Context, name string) error {
+	if _, err := os.Stat("/sys/class/net/" + name); err != nil {
+		return gone(err)
 	}
-	return errors.Join(errs...)
+	return ip(ctx, "link", "delete", name)
 }
 
 // removeGroups removes the control groups, the inner first. The kernel needs a moment after the last process.

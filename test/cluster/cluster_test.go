@@ -178,6 +178,7 @@ func TestCluster(t *testing.T) {
 	t.Run("image", func(t *testing.T) { testImage(t, c) })
 	t.Run("webhook", func(t *testing.T) { testWebhook(t, c) })
 	t.Run("crashes", func(t *testing.T) { testCrashes(t, c) })
+	t.Run("reboot", func(t *testing.T) { testReboot(t, c) })
 	t.Run("nodes", func(t *testing.T) { testNodes(t, c) })
 	t.Run("second", func(t *testing.T) {
 		if _, err := Up(t.Context(), Options{}); !errors.Is(err, ErrUp) || !strings.Contains(err.Error(), "make cluster-down") {
@@ -352,6 +353,56 @@ func testCrashes(t *testing.T, c *Cluster) {
 	if err := c.Component(Scheduler).Restart(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// testReboot crashes the node and starts it again: nothing of it is left in between, what is to be started again comes back in the same
+// Pod, and what is not has failed.
+func testReboot(t *testing.T, c *Cluster) {
+	t.Helper()
+	again := pod("again", NodeName, nil)
+	again["spec"].(object)["restartPolicy"] = "Always"
+	run(t, c, again, "Running")
+	run(t, c, pod("once", NodeName, nil), "Running")
+	volatile := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(volatile, "folder", "below"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CrashNode(t.Context(), volatile, filepath.Join(volatile, "none")); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.ofNode(); len(left) > 0 {
+		t.Errorf("%d processes of the node run", len(left))
+	}
+	all, err := mounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if strings.HasPrefix(m.at, c.Dir()+"/") || strings.HasPrefix(m.at, kubeletRoot) {
+			t.Errorf("%s is mounted", m.at)
+		}
+	}
+	if list, err := os.ReadDir(volatile); err != nil || len(list) > 0 {
+		t.Errorf("the folder that a reboot empties has %v, %v", list, err)
+	}
+	if err := c.Component(APIServer).Serves(t.Context()); err != nil {
+		t.Errorf("the control plane: %v", err)
+	}
+	if err := c.BootNode(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "the Pods are as after a reboot", func() error {
+		a, err := status(t.Context(), c, "again")
+		o, err2 := status(t.Context(), c, "once")
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if a.Phase != "Running" || len(a.ContainerStatuses) == 0 || a.ContainerStatuses[0].RestartCount != 1 || o.Phase != "Failed" {
+			return fmt.Errorf("%+v, %+v", a, o)
+		}
+		return nil
+	})
+	run(t, c, pod("after-reboot", NodeName, nil, "once"), "Succeeded")
 }
 
 // testNodes makes nodes that exist in the API only, with GPUs, and has a Pod run there.

@@ -52,6 +52,13 @@ func (c *Component) Memory() int64 {
 	return c.process.memory()
 }
 
+// Processor is how much time of processors it has taken since its last start, in steps of 10 ms; 0 when it does not run.
+func (c *Component) Processor() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.process.processor()
+}
+
 // Log is the path of what it prints, from all its starts.
 func (c *Component) Log() string { return c.cluster.settings.path("log", c.name+".log") }
 

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -104,24 +103,4 @@ func (c *Cluster) createWhenServed(ctx context.Context, path string, o object) e
 			return err
 		}
 	}
-}
-
-// freePorts are ports of the loopback interface that nothing listens on.
-func freePorts(n int) ([]int, error) {
-	var list []int
-	var open []net.Listener
-	defer func() { // when all are found, so that none is found twice
-		for _, l := range open {
-			_ = l.Close()
-		}
-	}()
-	for range n {
-		l, err := net.Listen("tcp4", loopback+":0")
-		if err != nil {
-			return nil, err
-		}
-		open = append(open, l)
-		list = append(list, l.Addr().(*net.TCPAddr).Port)
-	}
-	return list, nil
 }

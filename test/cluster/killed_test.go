@@ -67,7 +67,9 @@ func TestOwnerKilled(t *testing.T) {
 			if err := owner.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = owner.Wait() // killed
+			if err := owner.Wait(); owner.ProcessState.Exited() {
+				t.Fatalf("it ended before it was killed: %v", err)
+			}
 			if _, err := Open(); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("what is left counts as a cluster: %v", err)
 			}

@@ -100,6 +100,27 @@ func (p process) memory() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
+// tick is the unit in which Linux counts the time of processes, on every architecture that Go runs on.
+const tick = 10 * time.Millisecond
+
+// processor is how long all its threads ran so far; 0 when it is gone.
+func (p process) processor() time.Duration {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/stat")
+	if err != nil || !p.alive() {
+		return 0
+	}
+	fields, err := statFields(string(text))
+	if err != nil {
+		return 0
+	}
+	user, first := strconv.ParseInt(fields[11], 10, 64)
+	system, second := strconv.ParseInt(fields[12], 10, 64)
+	if errors.Join(first, second) != nil {
+		return 0
+	}
+	return time.Duration(user+system) * tick
+}
+
 // mark is in the environment of every process of a cluster, shims of containers included, with the cluster's folder: so they
 // are found when nobody could write down their numbers.
 const mark = "WEFT_CLUSTER_OF"

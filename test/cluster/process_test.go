@@ -62,11 +62,33 @@ func TestProcessIsNoOther(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait() // killed
-	if p.alive() || p.memory() != 0 || p.signal(syscall.SIGKILL) != nil {
+	if p.alive() || p.memory() != 0 || p.processor() != 0 || p.signal(syscall.SIGKILL) != nil {
 		t.Error("it has ended, and does not seem so")
 	}
 	if (process{}).alive() {
 		t.Error("no process is alive")
+	}
+}
+
+// TestProcessor: what this process does counts, near to what the kernel tells it of itself.
+func TestProcessor(t *testing.T) {
+	p, err := identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	for began := own(); own()-began < 100*time.Millisecond; {
+	}
+	before := own()
+	got := p.processor()
+	if after := own(); got < before-3*tick || got > after+tick {
+		t.Errorf("%v, while the kernel told the process %v and then %v", got, before, after)
 	}
 }
 
@@ -84,7 +106,7 @@ func TestMain(m *testing.M) {
 	}
 	if kind := os.Getenv(asOwner); kind != "" {
 		if err := own(kind); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -107,6 +129,7 @@ func again(t *testing.T, variables ...string) (*exec.Cmd, io.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
