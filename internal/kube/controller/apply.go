@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,12 +37,6 @@ func (c *Controller) do(ctx context.Context, t task, now time.Time) {
 				c.wake()
 			}
 		}()
-		select {
-		case c.writes <- struct{}{}:
-			defer func() { <-c.writes }()
-		case <-ctx.Done():
-			return
-		}
 		if err := c.carry(ctx, t); err != nil {
 			failed = true
 			c.fail(t, err)
@@ -51,8 +46,55 @@ func (c *Controller) do(ctx context.Context, t task, now time.Time) {
 	})
 }
 
-// carry writes all claims of a job, then releases its Pods. Where a claim cannot be written none is left.
+// carry writes all claims of a job, then releases its Pods, each when nobody else is on the way to its GPUs. Where a claim cannot be
+// written none is left.
 func (c *Controller) carry(ctx context.Context, t task) error {
+	select {
+	case c.writes <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	done := sync.OnceFunc(func() { <-c.writes })
+	defer done()
+	if err := c.claim(ctx, t); err != nil {
+		return err
+	}
+	var first error
+	for i, m := range t.members {
+		if !c.gated(m.Pod) {
+			continue // the plan was made before this was known
+		}
+		d, free := c.lanes.enter(m.Pod.UID, traveller{nameOf(m.Pod), t.uuids[i]})
+		if !free {
+			done() // there are no more that waited than Pods that were just bound
+			if err := c.lanes.wait(ctx, d); err != nil {
+				return err
+			}
+		}
+		if err := c.release(ctx, m, t.nodes[i], t.notes[i]); err != nil {
+			c.lanes.leave(m.Pod.UID)
+			first = errors.Join(first, err)
+			continue
+		}
+		if t.waited {
+			c.figures.placed(m, time.Now())
+		}
+		c.voice.tell(m.Pod, t.words[i], placement)
+	}
+	return first
+}
+
+// gated says whether a Pod waits for weft, by all that is known now.
+func (c *Controller) gated(p *corev1.Pod) bool {
+	now := c.assumed.pod(p.UID)
+	if now == nil {
+		now = c.cache.pod(nameOf(p), p.UID)
+	}
+	return now == nil || queue.Gated(now) // of one that is gone the API server tells
+}
+
+// claim writes all claims of a job, or none.
+func (c *Controller) claim(ctx context.Context, t task) error {
 	if err := c.still(t); err != nil {
 		return err
 	}
@@ -67,18 +109,7 @@ func (c *Controller) carry(ctx context.Context, t task) error {
 			written = append(written, got)
 		}
 	}
-	var first error
-	for i, m := range t.members {
-		if err := c.release(ctx, m, t.nodes[i], t.gpus[i]); err != nil {
-			first = errors.Join(first, err)
-			continue
-		}
-		if t.waited {
-			c.figures.placed(m, time.Now())
-		}
-		c.voice.tell(m.Pod, t.words[i], true)
-	}
-	return first
+	return nil
 }
 
 // still checks a task against what is known now: the Pods are there and gated, and nobody else has taken their GPUs.
@@ -117,7 +148,12 @@ func (c *Controller) create(ctx context.Context, want *resourcev1.ResourceClaim)
 	claims := c.client.ResourceV1().ResourceClaims(want.Namespace)
 	got, err := claims.Create(ctx, want, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		if got, err = claims.Get(ctx, want.Name, metav1.GetOptions{}); err == nil && !claim.Same(got, want) {
+		got, err = claims.Get(ctx, want.Name, metav1.GetOptions{})
+		switch {
+		case err != nil:
+		case claim.Ending(got):
+			return nil, fmt.Errorf("resource claim %s/%s is being deleted", want.Namespace, want.Name)
+		case !claim.Same(got, want):
 			if owner, ok := claim.Owner(got); ok && owner.UID == want.OwnerReferences[0].UID {
 				return nil, fmt.Errorf("%w: claim %s was written by another controller", errTaken, want.Name)
 			}
@@ -157,12 +193,12 @@ func (c *Controller) remove(ctx context.Context, x *resourcev1.ResourceClaim) er
 }
 
 // release lets a Pod go to the scheduler. One that went already is no error.
-func (c *Controller) release(ctx context.Context, m *queue.Member, node, gpus string) error {
+func (c *Controller) release(ctx context.Context, m *queue.Member, node string, notes map[string]string) error {
 	p := m.Pod
 	if !queue.Gated(p) {
 		return nil
 	}
-	patch, err := release(p, node, gpus)
+	patch, err := release(p, node, notes)
 	if err != nil {
 		return err
 	}
@@ -173,6 +209,9 @@ func (c *Controller) release(ctx context.Context, m *queue.Member, node, gpus st
 	case err == nil:
 		if kept, err := keep(got); err == nil {
 			c.assumed.patched(kept.(*corev1.Pod))
+		}
+		if !travels(got) { // others hold it back
+			c.lanes.leave(p.UID)
 		}
 		return nil
 	case apierrors.IsNotFound(err):
@@ -195,7 +234,7 @@ func (c *Controller) fail(t task, err error) {
 		c.figures.count("place", "refused")
 		c.assumed.hold(t.pods(), refused.text, time.Now())
 		for _, p := range t.pods() {
-			c.voice.tell(p, queue.Word{Reason: queue.Refused, Code: queue.Refused, Text: refused.text, Warning: true}, true)
+			c.voice.tell(p, queue.Word{Reason: queue.Refused, Code: queue.Refused, Text: refused.text, Warning: true}, placement)
 		}
 	default:
 		c.figures.count("place", "failed")
@@ -250,6 +289,7 @@ func (c *Controller) evict(ctx context.Context, e queue.Eviction) {
 			word = queue.Word{Reason: queue.Refused, Code: queue.Refused, Text: "eviction " + e.Text + ": " + err.Error(), Warning: true}
 		}
 		c.assumed.hold(pods, word.Text, time.Now())
-		c.voice.tell(e.Pod, word, false)
+		c.wake() // to look again when it is held no longer
+		c.voice.tell(e.Pod, word, aside)
 	})
 }

@@ -162,6 +162,13 @@ func (a *assumed) patched(p *corev1.Pod) {
 	a.pods[p.UID] = p
 }
 
+// pod is a Pod as it was patched, until the informers show it; nil for none.
+func (a *assumed) pod(uid types.UID) *corev1.Pod {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pods[uid]
+}
+
 // finish ends the writing for Pods. Claims that were not written after all are forgotten.
 func (a *assumed) finish(pods []*corev1.Pod, claims []*resourcev1.ResourceClaim) {
 	a.mu.Lock()

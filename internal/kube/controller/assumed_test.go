@@ -224,7 +224,7 @@ func TestConfine(t *testing.T) {
 func TestReleaseNamesWhatItChanges(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"},
 		Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "first"}, {Name: kube.Gate}}}}
-	raw, err := release(p, "n1", "n1/gpu0")
+	raw, err := release(p, "n1", map[string]string{kube.AnnotationGPU: "n1/gpu0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestReleaseNamesWhatItChanges(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1]
-	if _, err := release(p, "n1", ""); err == nil {
+	if _, err := release(p, "n1", nil); err == nil {
 		t.Error("a Pod without the gate is released")
 	}
 	for in, want := range map[string]string{"weft.dev/gpu": "weft.dev~1gpu", "a~b": "a~0b", "~/": "~0~1"} {
@@ -254,7 +254,7 @@ func TestReleaseNamesWhatItChanges(t *testing.T) {
 
 // TestToldOnce: a Pod hears of a reason once, also from the next controller, and of the latest only.
 func TestToldOnce(t *testing.T) {
-	v := newVoice(nil, nil)
+	v := newVoice(nil, nil, nil)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
 	word := func(reason string, code string) queue.Word {
 		return queue.Word{Reason: reason, Code: codeOf(code), Text: reason + code}
@@ -266,17 +266,17 @@ func TestToldOnce(t *testing.T) {
 		}
 		return n.word.Text
 	}
-	v.tell(p, word(queue.Waiting, "MemoryReserved"), true)
-	v.tell(p, word(queue.Waiting, "FloorSelf"), true)
+	v.tell(p, word(queue.Waiting, "MemoryReserved"), placement)
+	v.tell(p, word(queue.Waiting, "FloorSelf"), placement)
 	if got := heard() + "," + heard(); got != "WaitingFloorSelf," {
 		t.Errorf("it heard %q", got)
 	}
-	v.tell(p, word(queue.Waiting, "FloorSelf"), true)
-	v.tell(p, word(queue.Waiting, "Gang"), true) // reasons that come and go are not told again and again
+	v.tell(p, word(queue.Waiting, "FloorSelf"), placement)
+	v.tell(p, word(queue.Waiting, "Gang"), placement) // reasons that come and go are not told again and again
 	if got := heard(); got != "" {
 		t.Errorf("it heard %q", got)
 	}
-	v.tell(p, word(queue.Placed, ""), true)
+	v.tell(p, word(queue.Placed, ""), placement)
 	if got := heard(); got != "Placed" {
 		t.Errorf("it heard %q", got)
 	}
@@ -294,10 +294,31 @@ func TestToldOnce(t *testing.T) {
 		case "Refused":
 			same.Reason = queue.Refused
 		}
-		v.tell(q, same, true)
+		v.tell(q, same, placement)
 		if got := heard(); got != "" {
 			t.Errorf("condition %s: it heard again %q", c.Reason, got)
 		}
+	}
+}
+
+// TestPlacedIsToldLast: why others wait is told before who is placed.
+func TestPlacedIsToldLast(t *testing.T) {
+	v := newVoice(nil, nil, nil)
+	tell := func(uid, reason string) {
+		v.tell(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}, queue.Word{Reason: reason, Text: uid + " " + reason}, placement)
+	}
+	tell("a", queue.Placed)
+	tell("b", queue.Placed)
+	tell("c", queue.Waiting)
+	tell("d", queue.Refused)
+	tell("d", queue.Placed) // meanwhile
+	tell("b", queue.Refused)
+	var heard []string
+	for n, ok := v.take(); ok; n, ok = v.take() {
+		heard = append(heard, n.word.Text)
+	}
+	if d := cmp.Diff([]string{"c Waiting", "b Refused", "a Placed", "d Placed"}, heard); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -44,17 +44,14 @@ type caches struct {
 	check    func(*v1alpha1.SharingPolicySpec) field.ErrorList // nil takes all
 }
 
-// newCaches sets up the informers; woken is called at every change that a decision may depend on.
-func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1alpha1.SharingPolicySpec) field.ErrorList, woken func()) (*caches,
-	error) {
+// newCaches sets up the informers; woken is called at every change that a decision may depend on, moved at every change of a Pod, with nil
+// for one that is gone.
+func newCaches(client kubernetes.Interface, own rest.Interface, check func(*v1alpha1.SharingPolicySpec) field.ErrorList, woken func(),
+	moved func(old, now *corev1.Pod)) (*caches, error) {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keep))
 	core, dra := f.Core().V1(), f.Resource().V1()
 	c := &caches{check: check, nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), slices: dra.ResourceSlices().Lister(),
 		claims: dra.ResourceClaims().Lister()}
-	own, err := ownClient(config)
-	if err != nil {
-		return nil, err
-	}
 	policies := informerOf(own, "sharingpolicies", &v1alpha1.SharingPolicy{})
 	profiles := informerOf(own, "workloadprofiles", &v1alpha1.WorkloadProfile{})
 	c.policies, c.profiles = policies.GetStore(), profiles.GetStore()
@@ -82,6 +79,18 @@ func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1a
 			}
 		},
 	}
+	pods := cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, now any) { moved(as[corev1.Pod](old), as[corev1.Pod](now)) },
+		DeleteFunc: func(old any) {
+			if gone, ok := old.(cache.DeletedFinalStateUnknown); ok {
+				old = gone.Obj
+			}
+			moved(as[corev1.Pod](old), nil)
+		},
+	}
+	if _, err := c.named["pods"].AddEventHandler(pods); err != nil {
+		return nil, fmt.Errorf("informer of Pods: %w", err)
+	}
 	for name, i := range c.named {
 		if _, err := i.AddEventHandler(handler); err != nil {
 			return nil, fmt.Errorf("informer of %s: %w", name, err)
@@ -90,7 +99,7 @@ func newCaches(client kubernetes.Interface, config *rest.Config, check func(*v1a
 	return c, nil
 }
 
-// ownClient reads weft's own kinds.
+// ownClient reads and writes weft's own kinds.
 func ownClient(config *rest.Config) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -248,6 +257,15 @@ func (c *caches) listProfiles() []*v1alpha1.WorkloadProfile {
 		}
 	}
 	return list
+}
+
+// profile is one of a name, nil for none.
+func (c *caches) profile(name types.NamespacedName) *v1alpha1.WorkloadProfile {
+	o, _, err := c.profiles.GetByKey(name.String())
+	if p, is := o.(*v1alpha1.WorkloadProfile); err == nil && is {
+		return p
+	}
+	return nil
 }
 
 // pod is a Pod as the informers show it, nil for none of that UID.

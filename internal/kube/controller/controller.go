@@ -2,7 +2,7 @@
 // of jobs that start, lets their Pods go to the scheduler, says why others wait, and evicts Pods that cannot stay.
 //
 // What it knows is what the API shows, and what it wrote itself a moment ago. Nothing else is kept: another controller that takes over
-// decides the same.
+// decides the same, by what this one learned up to a minute before.
 package controller
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,21 +20,25 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/estimate"
+	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/adjust"
 	"weft.dev/weft/internal/kube/queue"
 )
 
 // Options of a controller.
 type Options struct {
 	Config    *rest.Config // of the cluster
-	Namespace string       // of its lease
+	Namespace string       // of its lease, and of what it learned
 	Identity  string       // in the lease: another one for every process
 	Elect     bool         // only the one that has the lease acts; without it, there is no other
 	Log       *slog.Logger
 	Estimate  estimate.Options // how predictions begin
 	Version   string
+	Remember  time.Duration // the least between two writes of what was learned; 0 means a minute
 
 	// Check says what is wrong with a policy: one with faults is not in force. nil takes all.
 	Check func(*v1alpha1.SharingPolicySpec) field.ErrorList
@@ -41,18 +46,28 @@ type Options struct {
 
 // Controller is one process that may act.
 type Controller struct {
-	o       Options
-	client  kubernetes.Interface
-	cache   *caches
-	assumed *assumed
-	voice   *voice
-	figures *figures
-	book    *estimate.Book // of the loop
-	memory  queue.Memory   // of the loop
-	kick    chan struct{}
-	writes  chan struct{} // one for each write that may be under way
-	work    sync.WaitGroup
-	offers  map[types.UID]time.Time // of the loop: native Pods that a GPU is free for, and since when
+	o        Options
+	client   kubernetes.Interface
+	cache    *caches
+	assumed  *assumed
+	lanes    *lanes
+	voice    *voice
+	figures  *figures
+	book     *estimate.Book   // of the loop
+	memory   queue.Memory     // of the loop
+	adjust   *adjust.Adjuster // of the loop
+	own      rest.Interface   // of weft's own kinds
+	kick     chan struct{}
+	writes   chan struct{} // one for each write that may be under way
+	work     sync.WaitGroup
+	demanded time.Time               // of the loop: when it last looked for what the queue wants
+	offers   map[types.UID]time.Time // of the loop: native Pods that a GPU is free for, and since when
+
+	leading   atomic.Bool
+	reminders workqueue.TypedDelayingInterface[reminder] // of a leading one
+
+	remembered time.Time // of the loop: when it last wrote what was learned
+	known      time.Time // of the loop: until when windows are in what was written
 }
 
 // Figures of acting.
@@ -62,7 +77,6 @@ const (
 	restFactor  = 4                // times what a plan took, the pause after it: planning takes a fifth of one processor at most
 	idle        = 10 * time.Second // between two plans while nothing changes: jobs grow older
 	writers     = 16               // writes at a time
-	lease       = "weft-controller"
 	leaseLasts  = 15 * time.Second
 	leaseRenews = 10 * time.Second
 	leaseRetry  = 2 * time.Second
@@ -77,13 +91,20 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	c := &Controller{o: o, client: client, assumed: newAssumed(), kick: make(chan struct{}, 1), writes: make(chan struct{}, writers),
-		offers: map[types.UID]time.Time{}}
-	if c.cache, err = newCaches(client, config, o.Check, c.wake); err != nil {
+	if o.Remember <= 0 {
+		o.Remember = time.Minute
+	}
+	c := &Controller{o: o, client: client, assumed: newAssumed(), lanes: newLanes(), kick: make(chan struct{}, 1),
+		writes: make(chan struct{}, writers), offers: map[types.UID]time.Time{}, adjust: adjust.New(),
+		reminders: workqueue.NewTypedDelayingQueue[reminder]()}
+	if c.own, err = ownClient(config); err != nil {
+		return nil, err
+	}
+	if c.cache, err = newCaches(client, c.own, o.Check, c.wake, c.moved); err != nil {
 		return nil, err
 	}
 	c.book = estimate.New(o.Estimate)
-	c.voice = newVoice(client, o.Log)
+	c.voice = newVoice(client, o.Log, func() bool { return c.lanes.travelling() >= writers })
 	c.figures = newFigures(o.Version)
 	return c, nil
 }
@@ -152,9 +173,9 @@ func (c *Controller) elected(ctx context.Context) error {
 	defer release()
 	acted := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: lease, Namespace: c.o.Namespace}, Client: c.client.CoordinationV1(),
+		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: kube.Controller, Namespace: c.o.Namespace}, Client: c.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.o.Identity}},
-		LeaseDuration: leaseLasts, RenewDeadline: leaseRenews, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: lease,
+		LeaseDuration: leaseLasts, RenewDeadline: leaseRenews, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: kube.Controller,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				acting, stop := context.WithCancel(leading)
@@ -166,7 +187,7 @@ func (c *Controller) elected(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("lease %s/%s: %w", c.o.Namespace, lease, err)
+		return fmt.Errorf("lease %s/%s: %w", c.o.Namespace, kube.Controller, err)
 	}
 	over := make(chan struct{})
 	go func() {
@@ -183,7 +204,7 @@ func (c *Controller) elected(ctx context.Context) error {
 	release()
 	<-over
 	if err == nil && ctx.Err() == nil {
-		err = fmt.Errorf("lease %s/%s is lost: another controller acts", c.o.Namespace, lease)
+		err = fmt.Errorf("lease %s/%s is lost: another controller acts", c.o.Namespace, kube.Controller)
 	}
 	return ignoreEnd(ctx, err)
 }
@@ -198,12 +219,21 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 // lead acts until the context ends; it returns when nothing is being written any more.
 func (c *Controller) lead(ctx context.Context) error {
-	defer c.work.Wait()
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+		defer cancel()
+		c.remember(last)
+		c.work.Wait()
+	}()
 	c.o.Log.Info("leading", "identity", c.o.Identity)
 	if err := c.cache.catchUp(ctx, c.client); err != nil {
 		return fmt.Errorf("state before the first plan: %w", err)
 	}
+	if err := c.recall(ctx); err != nil {
+		return fmt.Errorf("what was learned before the first plan: %w", err)
+	}
 	c.work.Go(func() { c.voice.run(ctx) })
+	c.work.Go(func() { c.remind(ctx) })
 	timer, rest := time.NewTimer(0), pause
 	defer timer.Stop()
 	for {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -560,7 +559,7 @@ func TestTakesOver(t *testing.T) {
 	first.stop()
 	b := s.pod("b", 1, "memory=70Gi")
 	s.bound(b)
-	l, err := s.client.CoordinationV1().Leases(s.plain).Get(s.context(), lease, metav1.GetOptions{})
+	l, err := s.client.CoordinationV1().Leases(s.plain).Get(s.context(), kube.Controller, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != "second" {
 		t.Errorf("the lease is %+v, %v", l.Spec, err)
 	}
@@ -573,15 +572,7 @@ func TestUnhealthyEvictsNative(t *testing.T) {
 	s.controller(nil)
 	native := s.pod("native", 1, "")
 	s.bound(native)
-	slice, err := s.client.ResourceV1().ResourceSlices().Get(s.context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slice.Spec.Pool.Generation++
-	slice.Spec.Devices[0].Taints = []resourcev1.DeviceTaint{{Key: kube.TaintUnhealthy, Value: "xid79", Effect: resourcev1.DeviceTaintEffectNoExecute}}
-	if _, err := s.client.ResourceV1().ResourceSlices().Update(s.context(), slice, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.taint(node, "gpu-0", "xid79")
 	s.eventually("it is evicted", func() string {
 		if now := s.get(native); now != nil && now.DeletionTimestamp == nil {
 			return "it runs on"

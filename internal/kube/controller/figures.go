@@ -14,6 +14,7 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/dispatch"
+	"weft.dev/weft/internal/kube/adjust"
 	"weft.dev/weft/internal/kube/queue"
 )
 
@@ -26,9 +27,13 @@ type figures struct {
 	reserved   *prometheus.GaugeVec
 	queue      *prometheus.GaugeVec
 	oldest     prometheus.Gauge
+	wanted     prometheus.Gauge
 	operations *prometheus.CounterVec
 	waits      *prometheus.HistogramVec
 	plans      prometheus.Histogram
+	rates      *prometheus.GaugeVec
+	floors     *prometheus.GaugeVec
+	below      *prometheus.CounterVec
 
 	mu sync.Mutex // a scrape sees one plan, not the change from one to the next
 }
@@ -46,6 +51,8 @@ func newFigures(version string) *figures {
 		queue:     gauge("queue_jobs", "Jobs that wait, by reason.", "reason"),
 		oldest: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weft_queue_oldest_wait_seconds",
 			Help: "How long the job that waits longest has waited, 0 when none waits."}),
+		wanted: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weft_queue_gpus_wanted",
+			Help: "Empty GPUs that the jobs would take, shared, which have waited for room for 10 seconds; 256 stands for more."}),
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weft_operations_total",
 			Help: "Placements and evictions, by what came of them."},
 			[]string{"operation", "outcome"}),
@@ -56,9 +63,13 @@ func newFigures(version string) *figures {
 			Help:    "Time to read the cluster and decide who starts.",
 			Buckets: box.PlanBounds()}),
 	}
+	f.rates = gauge("job_rate_ratio", "Rate of a Pod's job in the last window, as a share of its speed alone.", "namespace", "pod", "kind")
+	f.floors = gauge("job_floor_ratio", "Least share of its speed alone that a Pod's job is to keep.", "namespace", "pod")
+	f.below = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weft_job_below_floor_seconds_total",
+		Help: "Time that a Pod's job was observed below its floor, as far as this controller saw it."}, []string{"namespace", "pod"})
 	info := gauge("build_info", "1, with the version that runs.", "version", "go_version")
 	info.WithLabelValues(version, runtime.Version()).Set(1)
-	f.registry.MustRegister(info, f.gpus, f.residents, f.usable, f.reserved, f.queue, f.oldest, f.operations, f.waits, f.plans,
+	f.registry.MustRegister(info, f.gpus, f.residents, f.usable, f.reserved, f.queue, f.oldest, f.wanted, f.operations, f.waits, f.plans, f.rates, f.floors, f.below,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return f
 }
@@ -86,6 +97,27 @@ func (f *figures) planned(q *queue.Queue, d *dispatch.Decision, took time.Durati
 		oldest = max(oldest, q.State.Now.Sub(j.Members[0].Pod.CreationTimestamp.Time))
 	}
 	f.oldest.Set(oldest.Seconds())
+}
+
+// rated takes what jobs keep of their speed, for each of their Pods.
+func (f *figures) rated(q *queue.Queue, a *adjust.Adjuster) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rates.Reset()
+	f.floors.Reset()
+	f.below.Reset()
+	for i := range q.State.Jobs {
+		j := q.Jobs[q.State.Jobs[i].ID]
+		rate, ok := a.Rate(j)
+		if !ok {
+			continue
+		}
+		for _, m := range j.Members {
+			f.rates.WithLabelValues(m.Pod.Namespace, m.Pod.Name, "observed").Set(rate)
+			f.floors.WithLabelValues(m.Pod.Namespace, m.Pod.Name).Set(q.State.Jobs[i].Floor)
+			f.below.WithLabelValues(m.Pod.Namespace, m.Pod.Name).Add(a.Below(j).Seconds())
+		}
+	}
 }
 
 // placed counts a Pod that was released.

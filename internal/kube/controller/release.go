@@ -18,9 +18,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// release is the JSON patch that lets a gated Pod go to the scheduler, confined to a node, with the GPUs that it was given in an
-// annotation. It applies only to this very Pod with the gates and the affinity that it is known to have.
-func release(p *corev1.Pod, node, gpus string) ([]byte, error) {
+// release is the JSON patch that lets a gated Pod go to the scheduler, confined to a node, with annotations. It applies only to this very Pod with the gates and the affinity that it is known to have.
+func release(p *corev1.Pod, node string, notes map[string]string) ([]byte, error) {
 	left := slices.DeleteFunc(slices.Clone(p.Spec.SchedulingGates), func(g corev1.PodSchedulingGate) bool { return g.Name == kube.Gate })
 	if len(left) == len(p.Spec.SchedulingGates) {
 		return nil, fmt.Errorf("no gate %[3]s on Pod %[1]s/%[2]s", p.Namespace, p.Name, kube.Gate)
@@ -39,9 +38,10 @@ func release(p *corev1.Pod, node, gpus string) ([]byte, error) {
 	}
 	patch = append(patch, operation{"add", "/spec/affinity", confine(p.Spec.Affinity, node)})
 	if len(p.Annotations) == 0 {
-		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{kube.AnnotationGPU: gpus}})
-	} else {
-		patch = append(patch, operation{"add", "/metadata/annotations/" + escaped(kube.AnnotationGPU), gpus})
+		return json.Marshal(append(patch, operation{"add", "/metadata/annotations", notes}))
+	}
+	for _, key := range slices.Sorted(maps.Keys(notes)) {
+		patch = append(patch, operation{"add", "/metadata/annotations/" + escaped(key), notes[key]})
 	}
 	return json.Marshal(patch)
 }

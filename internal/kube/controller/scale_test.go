@@ -17,8 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestScale: with WEFT_SCALE nodes of 8 GPUs, as many Pods as there are GPUs wait and are then pinned and bound. It prints how long
-// that took, and the plans of it. With WEFT_STRICT it fails beyond what is promised for 500 nodes.
+// TestScale: with WEFT_SCALE nodes of 8 GPUs, as many Pods as there are GPUs wait and are then pinned and bound, each as soon as the
+// scheduler looks at it. It prints how long that took, the plans of it, and the processor time of each program. With WEFT_STRICT it fails
+// beyond what is promised for 500 nodes.
 func TestScale(t *testing.T) {
 	nodes, _ := strconv.Atoi(os.Getenv("WEFT_SCALE"))
 	if nodes <= 0 {
@@ -67,7 +68,7 @@ func TestScale(t *testing.T) {
 	creating.Wait()
 	t.Logf("%d Pods created in %.0f s", len(drafts), time.Since(began).Seconds())
 	began = time.Now()
-	before := processor(t)
+	before, spending := processor(t), spent()
 	c := s.controller(nil)
 	s.within(10*time.Minute, "all are bound", func() string {
 		time.Sleep(time.Second)
@@ -83,12 +84,21 @@ func TestScale(t *testing.T) {
 		return ""
 	})
 	took := time.Since(began)
-	plans, spent := c.figures.observed(t), processor(t)-before
+	plans, own := c.figures.observed(t), processor(t)-before
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	t.Logf("%d Pods pinned and bound in %.0f s; %d plans took %.1f s together; %.1f s of processor; heap %d MB, from the system %d MB", len(drafts),
 		took.Seconds(),
-		plans.GetSampleCount(), plans.GetSampleSum(), spent.Seconds(), memory.HeapAlloc>>20, memory.Sys>>20)
+		plans.GetSampleCount(), plans.GetSampleSum(), own.Seconds(), memory.HeapAlloc>>20, memory.Sys>>20)
+	now := spent()
+	for _, name := range here.plane.Components() {
+		more := now[name] - spending[name]
+		t.Logf("%-19s %5.1f s of processor, %4.1f ms for each Pod", name, more.Seconds(), float64(more.Milliseconds())/float64(len(drafts)))
+	}
+	t.Logf("%d of them are told by then", len(drafts)-c.voice.untold())
+	for _, e := range s.passedOver() {
+		t.Error(e)
+	}
 	s.judge()
 	s.nodes = all
 	if os.Getenv("WEFT_STRICT") != "" && (took > 2*time.Minute || plans.GetSampleSum() > 5) {
@@ -104,6 +114,22 @@ func processor(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// spent is the processor time of each program of the control plane.
+func spent() map[string]time.Duration {
+	times := map[string]time.Duration{}
+	for _, name := range here.plane.Components() {
+		times[name] = here.plane.Component(name).Processor()
+	}
+	return times
+}
+
+// untold is how many Pods have news that they were not told yet.
+func (v *voice) untold() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.next)
 }
 
 // observed are the plans so far.

@@ -132,7 +132,7 @@ func (s *site) namespace(prefix string) string {
 // close takes away all that the test made, and fails where a claim outlives its Pod.
 func (s *site) close() {
 	now := int64(0)
-	s.within(3*time.Minute, "nothing is left", func() string {
+	s.within(10*time.Minute, "nothing is left", func() string {
 		left := 0
 		for _, ns := range []string{s.ns, s.plain} {
 			// asked again while something is left: a server with much to do gives up in between
@@ -202,15 +202,18 @@ func (s *site) node(gpus int) string {
 }
 
 // makeNode makes a node that kwok keeps ready.
-func (s *site) makeNode(name string, gpus int) {
+func (s *site) makeNode(name string, gpus int, change ...func(*corev1.Node)) {
 	s.t.Helper()
 	room := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("250")}
-	_, err := s.client.CoreV1().Nodes().Create(s.context(), &corev1.Node{
+	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
 			Labels: map[string]string{"type": "kwok", "kubernetes.io/hostname": name}},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	}
+	for _, f := range change {
+		f(n)
+	}
+	if _, err := s.client.CoreV1().Nodes().Create(s.context(), n, metav1.CreateOptions{}); err != nil {
 		s.t.Error(err)
 		return
 	}

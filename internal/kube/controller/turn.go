@@ -12,6 +12,9 @@ import (
 
 	"weft.dev/weft/internal/box"
 	"weft.dev/weft/internal/dispatch"
+	"weft.dev/weft/internal/estimate"
+	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/adjust"
 	"weft.dev/weft/internal/kube/claim"
 	"weft.dev/weft/internal/kube/queue"
 	"weft.dev/weft/internal/plan"
@@ -21,6 +24,7 @@ import (
 const (
 	offerLasts = 10 * time.Second // for the scheduler to place a native Pod where there is room: then others may have it
 	offerAgain = 5 * time.Minute  // after which a GPU is kept for it once more
+	demandEach = 5 * time.Second  // between two looks at what the queue wants
 	sayAfter   = 2 * time.Second  // of a Pod's life, that it waits: most are placed before
 )
 
@@ -33,18 +37,28 @@ func (c *Controller) turn(ctx context.Context, now time.Time) time.Duration {
 	}
 	s.Claims = c.assumed.overClaims(s.Claims, now)
 	s.Pods = c.assumed.overPods(s.Pods)
+	c.seeTravellers(s.Pods)
 	held, next := c.assumed.held(now)
 	s.Held, s.Passed, s.Memory = held, c.passed(now), &c.memory
 	began := time.Now()
-	q := queue.Build(s, c.book)
+	q, found := c.look(s)
 	d := dispatch.Plan(&q.State)
 	c.figures.planned(q, &d, time.Since(began))
+	if now.Sub(c.demanded) >= demandEach {
+		c.demanded = now
+		c.figures.wanted.Set(float64(q.Demand(&d)))
+	}
 	c.lift(ctx, q)
 	c.undo(ctx, q.Undo)
-	for _, e := range append(q.Evict, q.Stuck(&d)...) {
+	for _, e := range slices.Concat(q.Evict, q.Stuck(&d), found.Moves) {
 		c.evict(ctx, e)
 	}
+	c.hold(ctx, q, &found)
 	c.start(ctx, q, &d, now)
+	if now.Sub(c.remembered) >= c.o.Remember {
+		c.remembered = now
+		c.remember(ctx)
+	}
 	unsaid := c.say(q, &d, now)
 	wait := idle
 	if !next.IsZero() {
@@ -54,6 +68,35 @@ func (c *Controller) turn(ctx context.Context, now time.Time) time.Duration {
 		wait = min(wait, sayAfter/2)
 	}
 	return wait
+}
+
+// look makes the question with what agents have observed, and makes it anew where that changes what may be together.
+func (c *Controller) look(s *queue.Cluster) (*queue.Queue, adjust.Findings) {
+	s.Seen = c.adjust.Seen(s.Pods, s.Policy, s.Now)
+	q := queue.Build(s, c.book)
+	found := c.adjust.Look(q, c.book, s.Policy)
+	if found.News <= estimate.News {
+		return q, found
+	}
+	s.Seen = c.adjust.Seen(s.Pods, s.Policy, s.Now)
+	return queue.Build(s, c.book), found
+}
+
+// hold tells Pods of their floors, and writes what was learned.
+func (c *Controller) hold(ctx context.Context, q *queue.Queue, found *adjust.Findings) {
+	for _, t := range found.Told {
+		of := floor
+		if t.Word.Reason == adjust.Resumed {
+			of = aside
+		}
+		for _, p := range t.Pods {
+			c.voice.tell(p, t.Word, of)
+		}
+	}
+	for _, l := range found.Profiles {
+		c.teach(ctx, l)
+	}
+	c.figures.rated(q, c.adjust)
 }
 
 // passed are the native Pods whose offer ran out.
@@ -100,7 +143,8 @@ type task struct {
 	members []*queue.Member
 	claims  [][]*resourcev1.ResourceClaim // of each member; those that are there already are left out
 	nodes   []string                      // of each member
-	gpus    []string                      // of each member, for people
+	notes   []map[string]string           // of each member, what is written on it
+	uuids   [][]string                    // of each member, its GPUs
 	words   []queue.Word
 	waited  bool // it is a job that was planned now
 }
@@ -128,20 +172,28 @@ func (c *Controller) place(ctx context.Context, q *queue.Queue, s dispatch.Start
 			claims = append(claims, claim.New(share))
 		}
 		t.claims = append(t.claims, claims)
-		t.describe(q, j, m, places[i], with)
+		c.describe(&t, q, j, m, places[i], with)
 	}
 	c.do(ctx, t, now)
 }
 
 // describe adds where a member goes.
-func (t *task) describe(q *queue.Queue, j *queue.Job, m *queue.Member, shares []claim.Share, with map[int][]box.ID) {
-	var names []string
+func (c *Controller) describe(t *task, q *queue.Queue, j *queue.Job, m *queue.Member, shares []claim.Share, with map[int][]box.ID) {
+	var names, uuids []string
 	node := ""
+	for _, s := range shares {
+		uuids = append(uuids, s.GPUs...)
+	}
 	for _, g := range q.On(shares) {
 		names, node = append(names, g.String()), g.Node
 	}
 	t.nodes = append(t.nodes, node)
-	t.gpus = append(t.gpus, strings.Join(names, ","))
+	notes := map[string]string{kube.AnnotationGPU: strings.Join(names, ",")}
+	if at := c.adjust.Replaces(m.Pod); !at.IsZero() {
+		notes[kube.AnnotationMoved] = at.UTC().Format(time.RFC3339)
+	}
+	t.notes = append(t.notes, notes)
+	t.uuids = append(t.uuids, uuids)
 	t.words = append(t.words, q.Placed(j, m, shares, with))
 }
 
@@ -161,7 +213,7 @@ func (c *Controller) lift(ctx context.Context, q *queue.Queue) {
 			continue // its GPUs are gone, or its claims are being written
 		}
 		t := task{members: []*queue.Member{m}, claims: [][]*resourcev1.ResourceClaim{nil}}
-		t.describe(q, j, m, m.Shares, nil)
+		c.describe(&t, q, j, m, m.Shares, nil)
 		c.do(ctx, t, time.Now())
 	}
 }
@@ -176,27 +228,27 @@ func (c *Controller) say(q *queue.Queue, d *dispatch.Decision, now time.Time) (u
 		}
 		if j.Native {
 			p := j.Members[0].Pod
-			if !c.voice.isNews(p, queue.Word{Reason: queue.Waiting, Code: plan.Native}, false) {
+			if !c.voice.isNews(p, queue.Word{Reason: queue.Waiting, Code: plan.Native}, aside) {
 				continue
 			}
 			if word, ok := q.Native(j); ok {
-				c.voice.tell(p, word, false)
+				c.voice.tell(p, word, aside)
 			}
 			continue
 		}
 		news, word := q.News(w), queue.Word{}
 		for _, m := range j.Members {
-			if _, refused := q.Held(m); refused || !c.voice.isNews(m.Pod, news, true) {
+			if _, refused := q.Held(m); refused || !c.voice.isNews(m.Pod, news, placement) {
 				continue
 			}
 			if word.Text == "" {
 				word = q.Wait(w)
 			}
-			c.voice.tell(m.Pod, word, true)
+			c.voice.tell(m.Pod, word, placement)
 		}
 	}
 	for _, f := range q.Faults {
-		c.voice.tell(f.Pod, queue.Word{Reason: queue.CannotFit, Code: queue.Invalid, Text: f.Text, Warning: true}, true)
+		c.voice.tell(f.Pod, queue.Word{Reason: queue.CannotFit, Code: queue.Invalid, Text: f.Text, Warning: true}, placement)
 	}
 	return unsaid
 }

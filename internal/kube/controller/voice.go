@@ -15,21 +15,39 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/adjust"
 	"weft.dev/weft/internal/kube/queue"
 	"weft.dev/weft/internal/plan"
 )
 
-// voice tells Pods their news, as an event and in their condition weft.dev/Placed: once for each change of the reason, and never in the
-// way of placing others. Of a Pod whose news is not told yet only the latest is.
+// voice tells Pods their news, as an event and in a condition: once for each change of the reason, and never in the way of placing
+// others: that a Pod is placed, which it shows by itself, is told last, and slowly while many are. Of what a Pod is not told yet on a
+// subject only the latest is.
 type voice struct {
 	client kubernetes.Interface
 	log    *slog.Logger
+	busy   func() bool // many Pods are being placed
 
 	mu    sync.Mutex
-	said  map[types.UID]said
-	next  map[types.UID]news
-	order []types.UID
+	said  map[subject]said
+	next  map[subject]news
+	order [2][]subject // what is told first, and who is placed
 	more  chan struct{}
+}
+
+// topic is what news is of: a condition of Pods.
+type topic string
+
+const (
+	placement topic = kube.ConditionPlaced
+	floor     topic = kube.ConditionFloorHeld
+	aside     topic = "" // it is in an event alone
+)
+
+// subject is a topic of one Pod.
+type subject struct {
+	pod   types.UID
+	topic topic
 }
 
 // said is what a Pod was told last.
@@ -41,59 +59,74 @@ type said struct {
 
 // news is what a Pod is to be told.
 type news struct {
-	pod       *corev1.Pod
-	word      queue.Word
-	condition bool
-	at        time.Time
+	pod   *corev1.Pod
+	word  queue.Word
+	topic topic
+	at    time.Time
 }
 
 // Bounds of telling.
 const (
-	tellEach   = 10 * time.Millisecond // at most so often: a hundred in a second
-	tellAgain  = 10 * time.Second      // a Pod that waits, at the earliest: reasons may come and go
-	mostText   = 1024                  // bytes of an event, by the API
-	mostPods   = 50_000                // that are remembered
-	component  = "weft"
-	cutOff     = "..."
-	nameSuffix = 8 // random bytes of an event's name
+	tellEach     = 10 * time.Millisecond // at most so often: a hundred in a second
+	tellBeside   = 10 * tellEach         // that a Pod is placed, while many are being placed
+	tellAgain    = 10 * time.Second      // a Pod that waits, at the earliest: reasons may come and go
+	mostText     = 1024                  // bytes of an event, by the API
+	mostSubjects = 100_000               // that are remembered
+	component    = "weft"
+	cutOff       = "..."
+	nameSuffix   = 8 // random bytes of an event's name
 )
 
-func newVoice(client kubernetes.Interface, log *slog.Logger) *voice {
-	return &voice{client: client, log: log, said: map[types.UID]said{}, next: map[types.UID]news{}, more: make(chan struct{}, 1)}
+func newVoice(client kubernetes.Interface, log *slog.Logger, busy func() bool) *voice {
+	return &voice{client: client, log: log, busy: busy, said: map[subject]said{}, next: map[subject]news{}, more: make(chan struct{}, 1)}
+}
+
+// rank is where news stands in the order of telling.
+func (n news) rank() int {
+	if n.word.Reason == queue.Placed {
+		return 1
+	}
+	return 0
 }
 
 // isNews says whether a Pod is to be told something: it was told something else, and not just now. What its condition says was told by
 // whoever wrote that. The text does not count, but where the API refuses: those are its words.
-func (v *voice) isNews(p *corev1.Pod, w queue.Word, condition bool) bool {
+func (v *voice) isNews(p *corev1.Pod, w queue.Word, of topic) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.news(p, w, condition)
+	return v.news(p, w, of)
 }
 
-func (v *voice) news(p *corev1.Pod, w queue.Word, condition bool) bool {
-	last, known := v.said[p.UID]
-	if !known && condition {
-		last, known = fromCondition(p)
+func (v *voice) news(p *corev1.Pod, w queue.Word, of topic) bool {
+	about := subject{p.UID, of}
+	last, known := v.said[about]
+	if !known && of != aside {
+		last, known = fromCondition(p, of)
 	}
-	if known && last.reason == w.Reason && last.code == string(w.Code) && (w.Reason != queue.Refused || last.text == w.Text) {
-		delete(v.next, p.UID)
+	same := last.reason == w.Reason && last.code == string(w.Code)
+	if of == floor && w.Code == "" {
+		same = last.reason == w.Reason // that nothing more is done about it is no news
+	}
+	if known && same && (w.Reason != queue.Refused || last.text == w.Text) {
+		delete(v.next, about)
 		return false
 	}
 	return !known || w.Reason != queue.Waiting || time.Since(last.at) >= tellAgain
 }
 
 // tell has a Pod told, if it is news.
-func (v *voice) tell(p *corev1.Pod, w queue.Word, condition bool) {
+func (v *voice) tell(p *corev1.Pod, w queue.Word, of topic) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.news(p, w, condition) {
+	if !v.news(p, w, of) {
 		return
 	}
-	now := time.Now()
-	if _, pending := v.next[p.UID]; !pending {
-		v.order = append(v.order, p.UID)
+	about := subject{p.UID, of}
+	now := news{p, w, of, time.Now()}
+	if old, pending := v.next[about]; !pending || old.rank() != now.rank() {
+		v.order[now.rank()] = append(v.order[now.rank()], about)
 	}
-	v.next[p.UID] = news{p, w, condition, now}
+	v.next[about] = now
 	select {
 	case v.more <- struct{}{}:
 	default:
@@ -101,12 +134,14 @@ func (v *voice) tell(p *corev1.Pod, w queue.Word, condition bool) {
 }
 
 // fromCondition is what the condition of a Pod says it was told.
-func fromCondition(p *corev1.Pod) (said, bool) {
+func fromCondition(p *corev1.Pod, of topic) (said, bool) {
 	for _, c := range p.Status.Conditions {
-		if string(c.Type) != kube.ConditionPlaced {
+		if string(c.Type) != string(of) {
 			continue
 		}
 		switch {
+		case of == floor:
+			return said{reason: c.Reason, text: c.Message, at: c.LastTransitionTime.Time}, true
 		case c.Status == corev1.ConditionTrue:
 			return said{reason: queue.Placed, at: c.LastTransitionTime.Time}, true
 		case c.Reason == queue.Refused:
@@ -129,34 +164,40 @@ func (v *voice) run(ctx context.Context) {
 		}
 		for n, ok := v.take(); ok; n, ok = v.take() {
 			v.say(ctx, n)
+			rest := tellEach
+			if n.rank() > 0 && v.busy() {
+				rest = tellBeside
+			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(tellEach):
+			case <-time.After(rest):
 			}
 		}
 	}
 }
 
-// take is the oldest news that is still to be told.
+// take is the news that is to be told next: the oldest of the first rank that has any.
 func (v *voice) take() (news, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for len(v.order) > 0 {
-		uid := v.order[0]
-		v.order = v.order[1:]
-		n, ok := v.next[uid]
-		if !ok {
-			continue
+	for rank := range v.order {
+		for len(v.order[rank]) > 0 {
+			about := v.order[rank][0]
+			v.order[rank] = v.order[rank][1:]
+			n, ok := v.next[about]
+			if !ok || n.rank() != rank {
+				continue // told, or another news by now
+			}
+			delete(v.next, about)
+			if len(v.said) >= mostSubjects {
+				clear(v.said) // the worst of it is an event told twice
+			}
+			v.said[about] = said{n.word.Reason, string(n.word.Code), n.word.Text, n.at}
+			return n, true
 		}
-		delete(v.next, uid)
-		if len(v.said) >= mostPods {
-			clear(v.said) // the worst of it is an event told twice
-		}
-		v.said[uid] = said{n.word.Reason, string(n.word.Code), n.word.Text, n.at}
-		return n, true
+		v.order[rank] = nil
 	}
-	v.order = nil
 	return news{}, false
 }
 
@@ -164,19 +205,26 @@ func (v *voice) take() (news, bool) {
 func (v *voice) say(ctx context.Context, n news) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	if _, err := v.client.CoreV1().Events(n.pod.Namespace).Create(ctx, event(n),
-		metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		v.log.Warn("an event cannot be written", "pod", n.pod.Namespace+"/"+n.pod.Name, "error", err)
+	if !n.word.Quiet {
+		_, err := v.client.CoreV1().Events(n.pod.Namespace).Create(ctx, event(n), metav1.CreateOptions{})
+		v.note(ctx, n.pod, "an event cannot be written", err)
 	}
-	if !n.condition {
+	if n.topic == aside {
 		return
 	}
 	patch, err := condition(n.pod, conditionOf(n))
 	if err == nil {
 		_, err = v.client.CoreV1().Pods(n.pod.Namespace).Patch(ctx, n.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
-		v.log.Warn("a condition cannot be written", "pod", n.pod.Namespace+"/"+n.pod.Name, "error", err)
+	if !apierrors.IsConflict(err) {
+		v.note(ctx, n.pod, "a condition cannot be written", err)
+	}
+}
+
+// note logs what kept news from a Pod that is there still.
+func (v *voice) note(ctx context.Context, p *corev1.Pod, text string, err error) {
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		v.log.Warn(text, "pod", p.Namespace+"/"+p.Name, "error", err)
 	}
 }
 
@@ -209,10 +257,13 @@ func eventName(pod string) string {
 
 // conditionOf is news as a condition.
 func conditionOf(n news) corev1.PodCondition {
-	c := corev1.PodCondition{Type: kube.ConditionPlaced, Status: corev1.ConditionFalse, Reason: string(n.word.Code), Message: n.word.Text,
+	c := corev1.PodCondition{Type: corev1.PodConditionType(n.topic), Status: corev1.ConditionFalse, Reason: string(n.word.Code), Message: n.word.Text,
 		LastTransitionTime: metav1.NewTime(n.at)}
-	if n.word.Reason == queue.Placed {
-		c.Status, c.Reason = corev1.ConditionTrue, queue.Placed
+	if n.topic == floor {
+		c.Reason = n.word.Reason
+	}
+	if n.word.Reason == queue.Placed || n.word.Reason == adjust.Held {
+		c.Status, c.Reason = corev1.ConditionTrue, n.word.Reason
 	}
 	return c
 }

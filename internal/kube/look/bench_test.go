@@ -10,22 +10,22 @@ func BenchmarkLook(b *testing.B) {
 	w := newWorld(b)
 	for n := range 500 {
 		name := fmt.Sprintf("node-%03d", n)
-		w.node(name, 8, "24Gi")
+		w.Node(name, 8, "24Gi")
 		for g := range 8 {
 			switch at := fmt.Sprintf("%s/%d", name, g); {
 			case g == 7:
-				w.take(w.native(fmt.Sprintf("plain/%d-%d", n, g), 1, h), at)
+				w.Take(w.Native(fmt.Sprintf("plain/%d-%d", n, g), 1, h), at)
 			case g < 7:
 				for i := range 2 {
-					w.place(w.shared(fmt.Sprintf("ml/%d-%d-%d", n, g, i), 1, h, "memory=8Gi floor=0.3"), at, "8Gi")
+					w.Place(w.Shared(fmt.Sprintf("ml/%d-%d-%d", n, g, i), 1, h, "memory=8Gi floor=0.3"), at, "8Gi")
 				}
 			}
 		}
 	}
 	for i := range 1000 {
-		w.shared(fmt.Sprintf("ml/waits-%d", i), 1, m, "memory=20Gi floor=0.9")
+		w.Shared(fmt.Sprintf("ml/waits-%d", i), 1, m, "memory=20Gi floor=0.9")
 	}
-	w.native("plain/waits", 8, m)
+	w.Native("plain/waits", 8, m)
 	b.Run("look", func(b *testing.B) {
 		for b.Loop() {
 			w.look()

@@ -272,7 +272,7 @@ func (l *Look) opens(m member, x *dispatch.Explanation) string {
 	}
 	var ways []string
 	if len(x.Ends) > 0 {
-		way := "when " + l.names(x.Ends) + " " + verb(len(x.Ends), "ends", "end")
+		way := "when " + l.names(x.Ends) + " " + form(len(x.Ends), "ends", "end")
 		if !x.EndsBy.IsZero() {
 			way += fmt.Sprintf(" (at the latest in %s)", max(0, x.EndsBy.Sub(l.c.Now)).Round(time.Second))
 		}
@@ -288,13 +288,6 @@ func (l *Look) opens(m member, x *dispatch.Explanation) string {
 		return ""
 	}
 	return "Starts " + strings.Join(ways, ", or ")
-}
-
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 // names are jobs as people read them.

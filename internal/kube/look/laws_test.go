@@ -14,14 +14,14 @@ import (
 )
 
 // drawn is a cluster with Pods wherever it pleases the dice, and native Pods that wait.
-func drawn(t *testing.T, r *rapid.T) *world {
+func drawn(t *testing.T, r *rapid.T) *bed {
 	t.Helper()
 	w := newWorld(t)
 	var free []string
 	for n := range rapid.IntRange(1, 3).Draw(r, "nodes") {
 		gpus := rapid.IntRange(1, 3).Draw(r, "GPUs")
 		name := fmt.Sprintf("node-%d", n)
-		node, _ := w.node(name, gpus, "24Gi")
+		node, _ := w.Node(name, gpus, "24Gi")
 		node.Spec.Unschedulable = rapid.IntRange(0, 5).Draw(r, "cordoned") == 0
 		for g := range gpus {
 			free = append(free, fmt.Sprintf("%s/%d", name, g))
@@ -30,22 +30,22 @@ func drawn(t *testing.T, r *rapid.T) *world {
 	for _, g := range free {
 		switch rapid.IntRange(0, 3).Draw(r, "use of "+g) {
 		case 1:
-			w.take(w.native("plain/n-"+strings.ReplaceAll(g, "/", "-"), 1, h), g)
+			w.Take(w.Native("plain/n-"+strings.ReplaceAll(g, "/", "-"), 1, h), g)
 		case 2, 3:
 			for i := range rapid.IntRange(1, 3).Draw(r, "residents") {
-				w.place(w.shared(fmt.Sprintf("ml/s-%s-%d", strings.ReplaceAll(g, "/", "-"), i), 1, h, "memory=2Gi floor=0.1"), g, "2Gi")
+				w.Place(w.Shared(fmt.Sprintf("ml/s-%s-%d", strings.ReplaceAll(g, "/", "-"), i), 1, h, "memory=2Gi floor=0.1"), g, "2Gi")
 			}
 		}
 	}
-	w.native("plain/waits", rapid.IntRange(1, 3).Draw(r, "asks"), m)
-	w.shared("ml/waits", 1, m, "floor=0.3 memory="+rapid.SampledFrom([]string{"1Gi", "20Gi", "30Gi"}).Draw(r, "memory"))
+	w.Native("plain/waits", rapid.IntRange(1, 3).Draw(r, "asks"), m)
+	w.Shared("ml/waits", 1, m, "floor=0.3 memory="+rapid.SampledFrom([]string{"1Gi", "20Gi", "30Gi"}).Draw(r, "memory"))
 	return w
 }
 
 // remove has a Pod end.
-func (w *world) remove(name string) {
-	w.c.Pods = slices.DeleteFunc(w.c.Pods, func(p *corev1.Pod) bool { return p.Namespace+"/"+p.Name == name })
-	w.c.Claims = slices.DeleteFunc(w.c.Claims, func(c *resourcev1.ResourceClaim) bool { return c.Namespace+"/"+c.OwnerReferences[0].Name == name })
+func (w *bed) remove(name string) {
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Namespace+"/"+p.Name == name })
+	w.Claims = slices.DeleteFunc(w.Claims, func(c *resourcev1.ResourceClaim) bool { return c.Namespace+"/"+c.OwnerReferences[0].Name == name })
 }
 
 // TestEveryGPUAnswers: each GPU refuses a Pod or would take it, once, and the counts say so.
@@ -84,9 +84,9 @@ func TestWhatFrees(t *testing.T) {
 		if len(e.Ends) == 0 {
 			return
 		}
-		all := w.c
+		all := w.Cluster
 		for keep := -1; keep < len(e.Ends); keep++ {
-			w.c.Pods, w.c.Claims = slices.Clone(all.Pods), slices.Clone(all.Claims)
+			w.Pods, w.Claims = slices.Clone(all.Pods), slices.Clone(all.Claims)
 			for i, name := range e.Ends {
 				if i != keep {
 					w.remove(name)

@@ -17,15 +17,18 @@ import (
 	"weft.dev/weft/internal/dispatch"
 	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/adjust"
 	"weft.dev/weft/internal/kube/claim"
+	"weft.dev/weft/internal/kube/learned"
+	"weft.dev/weft/internal/kube/pod"
 	"weft.dev/weft/internal/kube/queue"
 )
 
 // Cluster is what is looked at.
 type Cluster struct {
 	queue.Cluster
-	Namespaces []*corev1.Namespace
-	Wrong      []string // what is wrong with the cluster as a whole, for people
+	Wrong   []string          // what is wrong with the cluster as a whole, for people
+	Learned *corev1.ConfigMap // kube.Learned; nil where it is not there, or whoever asks may not read it
 }
 
 // Look is a cluster at one time, with what the controller makes of it.
@@ -39,6 +42,7 @@ type Look struct {
 	members  map[types.UID]member // Pods of jobs
 	places   map[types.UID][]int  // GPUs of Pods, by their numbers
 	on       [][]holder           // of each GPU, by name
+	rates    map[box.ID]float64   // observed
 }
 
 // member is a Pod as a part of its job.
@@ -64,7 +68,11 @@ type holder struct {
 
 // New looks at a cluster. Its objects are only read.
 func New(c *Cluster, o estimate.Options) *Look {
-	q := queue.Build(&c.Cluster, estimate.New(o))
+	book := estimate.New(o)
+	if c.Learned != nil {
+		_, _ = learned.Restore(book, c.Learned) // what cannot be read is begun anew, as the controller does
+	}
+	q := queue.Build(&c.Cluster, book)
 	l := &Look{c: c, q: q, decision: dispatch.Plan(&q.State), starts: map[box.ID]dispatch.Start{}, waits: map[box.ID]dispatch.Wait{},
 		jobs: map[box.ID]*dispatch.Job{}, members: map[types.UID]member{}, places: map[types.UID][]int{}, on: make([][]holder, len(q.GPUs))}
 	for _, s := range l.decision.Starts {
@@ -76,6 +84,7 @@ func New(c *Cluster, o estimate.Options) *Look {
 	for i := range q.State.Jobs {
 		l.jobs[q.State.Jobs[i].ID] = &q.State.Jobs[i]
 	}
+	l.rates = adjust.Rates(q, book)
 	l.takeShared()
 	l.takeWhole()
 	for _, list := range l.on {
@@ -167,24 +176,10 @@ func modeOf(p *corev1.Pod) Mode {
 	switch {
 	case p.Labels[kube.LabelManaged] == "true":
 		return Shared
-	case WholeGPUs(p) > 0:
+	case pod.WholeGPUs(p) > 0:
 		return Native
 	}
 	return None
-}
-
-// WholeGPUs is how many GPUs a Pod asks for by nvidia.com/gpu.
-func WholeGPUs(p *corev1.Pod) int {
-	n, most := int64(0), int64(0)
-	for i := range p.Spec.Containers {
-		asks := p.Spec.Containers[i].Resources.Limits[kube.ExtendedResource]
-		n += max(0, asks.Value())
-	}
-	for i := range p.Spec.InitContainers {
-		asks := p.Spec.InitContainers[i].Resources.Limits[kube.ExtendedResource]
-		most = max(most, asks.Value())
-	}
-	return int(min(max(n, most), 1<<10))
 }
 
 // stateOf a Pod.
@@ -259,10 +254,15 @@ func (l *Look) sortedPods(namespace string) []*corev1.Pod {
 
 // several is a number with what it counts.
 func several(n int, one, many string) string {
+	return strconv.Itoa(n) + " " + form(n, one, many)
+}
+
+// form is the form of a word that goes with a number.
+func form(n int, one, many string) string {
 	if n == 1 {
-		return "1 " + one
+		return one
 	}
-	return strconv.Itoa(n) + " " + many
+	return many
 }
 
 // policy is the one in force; nil for none.

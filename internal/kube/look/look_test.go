@@ -1,6 +1,7 @@
 package look_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -19,8 +20,12 @@ import (
 
 	"weft.dev/weft/api/v1alpha1"
 	"weft.dev/weft/internal/cluster"
+	"weft.dev/weft/internal/estimate"
 	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/learned"
 	"weft.dev/weft/internal/kube/look"
+	"weft.dev/weft/internal/kube/queue"
+	"weft.dev/weft/internal/kube/world"
 	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/report/kubetable"
 )
@@ -30,25 +35,25 @@ const m, h = time.Minute, time.Hour
 var update = flag.Bool("update", false, "write what is said to testdata, to be read by a person")
 
 // lab is a cluster with a bit of everything: a GPU with two Pods, one with one, one held whole, one with a fault, one on a cordoned node.
-func lab(t *testing.T) *world {
+func lab(t *testing.T) *bed {
 	t.Helper()
 	w := newWorld(t)
-	w.node("node-1", 2, "24Gi")
-	_, s := w.node("node-2", 2, "24Gi")
+	w.Node("node-1", 2, "24Gi")
+	_, s := w.Node("node-2", 2, "24Gi")
 	s.Spec.Devices[1].Taints = []resourcev1.DeviceTaint{{Key: kube.TaintUnhealthy, Value: "xid-79", Effect: resourcev1.DeviceTaintEffectNoExecute}}
-	n, _ := w.node("node-3", 1, "24Gi")
+	n, _ := w.Node("node-3", 1, "24Gi")
 	n.Spec.Unschedulable = true
-	w.place(w.shared("ml/bert-0", 1, 2*h, "memory=8Gi floor=0.5 migratable=true profile=ResNet-18:64"), "node-1/0", "8Gi")
-	w.place(w.shared("ml/gnn-0", 1, h, "memory=6Gi floor=0.4 profile=A3C:"), "node-1/0", "6Gi")
-	w.place(w.shared("ml/solo", 1, h, "memory=10Gi floor=0.9"), "node-2/0", "10Gi")
-	w.take(w.native("plain/whole", 1, 3*h), "node-1/1")
+	w.Place(w.Shared("ml/bert-0", 1, 2*h, "memory=8Gi floor=0.5 migratable=true profile=ResNet-18:64"), "node-1/0", "8Gi")
+	w.Place(w.Shared("ml/gnn-0", 1, h, "memory=6Gi floor=0.4 profile=A3C:"), "node-1/0", "6Gi")
+	w.Place(w.Shared("ml/solo", 1, h, "memory=10Gi floor=0.9"), "node-2/0", "10Gi")
+	w.Take(w.Native("plain/whole", 1, 3*h), "node-1/1")
 	return w
 }
 
 func written(t *testing.T, width int, write func(v kubetable.View, b *strings.Builder) error) string {
 	t.Helper()
 	var b strings.Builder
-	if err := write(kubetable.View{Now: now, Screen: report.Screen{Width: width}}, &b); err != nil {
+	if err := write(kubetable.View{Now: world.Now, Screen: report.Screen{Width: width}}, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -72,7 +77,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func explain(t *testing.T, w *world, name string) look.Explanation {
+func explain(t *testing.T, w *bed, name string) look.Explanation {
 	t.Helper()
 	namespace, base, _ := strings.Cut(name, "/")
 	e, found := w.look().Explain(namespace, base)
@@ -82,7 +87,7 @@ func explain(t *testing.T, w *world, name string) look.Explanation {
 	return e
 }
 
-func explained(t *testing.T, w *world, name string) string {
+func explained(t *testing.T, w *bed, name string) string {
 	t.Helper()
 	e := explain(t, w, name)
 	return written(t, 120, func(v kubetable.View, b *strings.Builder) error { return v.Explain(b, &e) })
@@ -90,17 +95,18 @@ func explained(t *testing.T, w *world, name string) string {
 
 func TestTables(t *testing.T) {
 	w := lab(t)
-	w.shared("ml/late", 1, 12*m, "memory=20Gi floor=0.9")
-	w.shared("ml/broken", 1, 12*m, "memory=2Gi").Annotations[kube.AnnotationClaims] = "weft-train=many"
-	slow := w.shared("ml/slow", 1, h, "memory=3Gi floor=0.95")
-	w.place(slow, "node-2/0", "3Gi")
-	slow.Status.Conditions = []corev1.PodCondition{{Type: kube.ConditionFloorHeld, Status: corev1.ConditionFalse, Message: "0.81 < floor 0.95", LastTransitionTime: metav1.NewTime(now.Add(-m))}}
-	w.native("plain/urgent", 1, 3*m)
-	w.native("plain/cpu", 0, 3*m)
-	w.native("plain/done", 1, 3*h).Status.Phase = corev1.PodSucceeded
-	going := w.place(w.shared("ml/going", 1, h, "memory=1Gi"), "node-2/0", "1Gi")
-	going.DeletionTimestamp = &metav1.Time{Time: now}
-	n, _ := w.node("node-4", 0, "24Gi")
+	w.Shared("ml/late", 1, 12*m, "memory=20Gi floor=0.9")
+	w.Shared("ml/broken", 1, 12*m, "memory=2Gi").Annotations[kube.AnnotationClaims] = "weft-train=many"
+	slow := w.Shared("ml/slow", 1, h, "memory=3Gi floor=0.95")
+	w.Place(slow, "node-2/0", "3Gi")
+	slow.Status.Conditions = []corev1.PodCondition{{Type: kube.ConditionFloorHeld, Status: corev1.ConditionFalse, Message: "0.81 < floor 0.95", LastTransitionTime: metav1.NewTime(world.Now.Add(-m))}}
+	w.Tell(slow, v1alpha1.Window{Seconds: 60, Age: h.Seconds(), Wait: 10.4, Stall: 1, Held: 40, Used: 40, Beside: 1})
+	w.Native("plain/urgent", 1, 3*m)
+	w.Native("plain/cpu", 0, 3*m)
+	w.Native("plain/done", 1, 3*h).Status.Phase = corev1.PodSucceeded
+	going := w.Place(w.Shared("ml/going", 1, h, "memory=1Gi"), "node-2/0", "1Gi")
+	going.DeletionTimestamp = &metav1.Time{Time: world.Now}
+	n, _ := w.Node("node-4", 0, "24Gi")
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kube.ConditionServing, Status: corev1.ConditionFalse, Reason: "NativePluginPresent",
 		Message: "NVIDIA's device plugin serves its GPUs"})
 	l := w.look()
@@ -115,26 +121,26 @@ func TestTables(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	w := lab(t)
-	w.shared("ml/late", 1, 12*m, "memory=20Gi floor=0.9")
-	w.shared("ml/big", 1, 12*m, "memory=96Gi")
-	w.shared("ml/unknown", 1, 11*m, "floor=0.8")
-	w.shared("ml/lost", 1, 11*m, "floor=0.8 memory=1Gi profile=nosuch")
-	w.shared("ml/gang-0", 1, 11*m, "floor=0.8 memory=1Gi gang=3", owned("Job", "gang"))
-	w.shared("ml/gang-1", 1, 11*m, "floor=0.8 memory=1Gi gang=3", owned("Job", "gang"))
-	w.shared("ml/elsewhere", 1, 11*m, "floor=0.1 memory=1Gi", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"gpu": "h100"} })
-	w.shared("ml/broken", 1, 12*m, "memory=2Gi").Annotations[kube.AnnotationClaims] = "weft-train=many"
-	bound := w.place(w.shared("ml/placed", 1, m, "memory=1Gi floor=0.3"), "node-2/0", "1Gi")
+	w.Shared("ml/late", 1, 12*m, "memory=20Gi floor=0.9")
+	w.Shared("ml/big", 1, 12*m, "memory=96Gi")
+	w.Shared("ml/unknown", 1, 11*m, "floor=0.8")
+	w.Shared("ml/lost", 1, 11*m, "floor=0.8 memory=1Gi profile=nosuch")
+	w.Shared("ml/gang-0", 1, 11*m, "floor=0.8 memory=1Gi gang=3", world.Owned("Job", "gang"))
+	w.Shared("ml/gang-1", 1, 11*m, "floor=0.8 memory=1Gi gang=3", world.Owned("Job", "gang"))
+	w.Shared("ml/elsewhere", 1, 11*m, "floor=0.1 memory=1Gi", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"gpu": "h100"} })
+	w.Shared("ml/broken", 1, 12*m, "memory=2Gi").Annotations[kube.AnnotationClaims] = "weft-train=many"
+	bound := w.Place(w.Shared("ml/placed", 1, m, "memory=1Gi floor=0.3"), "node-2/0", "1Gi")
 	bound.Spec.NodeName, bound.Status.StartTime = "", nil
 	bound.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available: too many pods"}}
-	w.native("plain/urgent", 1, 3*m)
-	w.native("plain/two", 2, 2*m)
-	w.native("plain/three", 3, 2*m)
-	w.native("plain/cpu", 0, 2*m)
-	w.native("plain/done", 1, 3*h).Status.Phase = corev1.PodSucceeded
-	w.native("ml/volcano", 1, 2*m, func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" })
-	w.native("ml/daemon", 1, 2*m, owned("DaemonSet", "monitor"))
-	w.native("ml/old", 1, 2*m)
-	w.native("plain/deployed-7", 1, 2*m, owned("Job", "deployed"))
+	w.Native("plain/urgent", 1, 3*m)
+	w.Native("plain/two", 2, 2*m)
+	w.Native("plain/three", 3, 2*m)
+	w.Native("plain/cpu", 0, 2*m)
+	w.Native("plain/done", 1, 3*h).Status.Phase = corev1.PodSucceeded
+	w.Native("ml/volcano", 1, 2*m, func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" })
+	w.Native("ml/daemon", 1, 2*m, world.Owned("DaemonSet", "monitor"))
+	w.Native("ml/old", 1, 2*m)
+	w.Native("plain/deployed-7", 1, 2*m, world.Owned("Job", "deployed"))
 	var text strings.Builder
 	for _, name := range []string{"ml/bert-0", "ml/gnn-0", "ml/solo", "ml/placed", "plain/whole", "ml/late", "ml/big", "ml/unknown", "ml/lost", "ml/gang-0", "ml/elsewhere", "ml/broken",
 		"plain/urgent", "plain/two", "plain/three", "plain/cpu", "plain/done", "ml/volcano", "ml/daemon", "ml/old", "plain/deployed-7"} {
@@ -149,15 +155,15 @@ func TestExplain(t *testing.T) {
 // TestRoom: a Pod that fits is said to fit, and where nobody placed it for a while that is the news.
 func TestRoom(t *testing.T) {
 	w := newWorld(t)
-	w.node("node-1", 1, "24Gi")
-	w.shared("ml/new", 1, 5*time.Second, "memory=1Gi floor=0.5")
+	w.Node("node-1", 1, "24Gi")
+	w.Shared("ml/new", 1, 5*time.Second, "memory=1Gi floor=0.5")
 	if got := explained(t, w, "ml/new"); !strings.Contains(got, "it fits on node-1/gpu0 and is about to be placed") || strings.Contains(got, "controller") {
 		t.Error(got)
 	}
 	if s := w.look().Status(); len(s.Degraded) > 0 || s.Waiting != 1 {
 		t.Errorf("%+v", s)
 	}
-	w.c.Now = now.Add(5 * m)
+	w.Now = world.Now.Add(5 * m)
 	if got := explained(t, w, "ml/new"); !strings.Contains(got, "is weft's controller running?") {
 		t.Error(got)
 	}
@@ -165,8 +171,8 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	free := newWorld(t)
-	free.node("node-1", 1, "24Gi")
-	free.native("plain/free", 1, m)
+	free.Node("node-1", 1, "24Gi")
+	free.Native("plain/free", 1, m)
 	if got := explained(t, free, "plain/free"); !strings.Contains(got, "1 of 1 GPUs are whole and free, it asks 1; it waits for the scheduler.") || strings.Contains(got, "evicts") {
 		t.Error(got)
 	}
@@ -175,23 +181,23 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-func newWorldWith(t *testing.T, pod string) *world {
+func newWorldWith(t *testing.T, pod string) *bed {
 	t.Helper()
 	w := newWorld(t)
-	w.shared(pod, 1, m, "memory=1Gi")
+	w.Shared(pod, 1, m, "memory=1Gi")
 	return w
 }
 
 // TestLeast: what would free GPUs for a Pod is the least of all nodes, and names every Pod that has to end.
 func TestLeast(t *testing.T) {
 	w := newWorld(t)
-	w.node("node-1", 2, "24Gi")
-	w.node("node-2", 2, "24Gi")
+	w.Node("node-1", 2, "24Gi")
+	w.Node("node-2", 2, "24Gi")
 	for _, name := range []string{"ml/a", "ml/b"} {
-		w.place(w.shared(name, 1, h, "memory=1Gi floor=0.2 migratable=true"), "node-1/0", "1Gi")
+		w.Place(w.Shared(name, 1, h, "memory=1Gi floor=0.2 migratable=true"), "node-1/0", "1Gi")
 	}
-	w.place(w.shared("ml/wide", 2, h, "memory=1Gi floor=0.2"), "node-2/0 node-2/1", "1Gi")
-	w.native("plain/two", 2, m)
+	w.Place(w.Shared("ml/wide", 2, h, "memory=1Gi floor=0.2"), "node-2/0 node-2/1", "1Gi")
+	w.Native("plain/two", 2, m)
 	e := explain(t, w, "plain/two")
 	if want := "Starts on node-2 when ml/wide ends or is deleted"; e.Opens != want {
 		t.Errorf("%q, want %q", e.Opens, want)
@@ -199,7 +205,7 @@ func TestLeast(t *testing.T) {
 	if e.Refusals[0].GPU != "node-1/gpu1" || e.Refusals[0].Code != "" || e.Fits != 1 {
 		t.Errorf("%+v", e.Refusals[0])
 	}
-	w.native("plain/five", 5, m)
+	w.Native("plain/five", 5, m)
 	if e := explain(t, w, "plain/five"); e.Opens != "No node that it may be on has 5 GPUs that take Pods" {
 		t.Errorf("%q", e.Opens)
 	}
@@ -208,17 +214,17 @@ func TestLeast(t *testing.T) {
 // TestWorkload: Pods become jobs of a plan as if all had opted in; what is not known stays unknown.
 func TestWorkload(t *testing.T) {
 	w := lab(t)
-	w.node("node-4", 2, "40Gi")
-	w.c.Policy = &v1alpha1.SharingPolicy{Spec: v1alpha1.SharingPolicySpec{Namespaces: []v1alpha1.NamespaceTerms{{Name: "ml", Terms: v1alpha1.Terms{Floor: "0.7"}}}}}
-	w.c.Profiles = []*v1alpha1.WorkloadProfile{{ObjectMeta: metav1.ObjectMeta{Namespace: "plain", Name: "bert"}, Spec: v1alpha1.WorkloadProfileSpec{Model: "lm", Batch: "5",
+	w.Node("node-4", 2, "40Gi")
+	w.Policy = &v1alpha1.SharingPolicy{Spec: v1alpha1.SharingPolicySpec{Namespaces: []v1alpha1.NamespaceTerms{{Name: "ml", Terms: v1alpha1.Terms{Floor: "0.7"}}}}}
+	w.Profiles = []*v1alpha1.WorkloadProfile{{ObjectMeta: metav1.ObjectMeta{Namespace: "plain", Name: "bert"}, Spec: v1alpha1.WorkloadProfileSpec{Model: "lm", Batch: "5",
 		Figures: v1alpha1.Figures{Memory: &v1alpha1.ProfileMemory{Peak: resource.MustParse("3Gi")}}}}}
-	w.native("ml/two", 2, m)
-	w.native("plain/daemon", 1, m, owned("DaemonSet", "monitor"))
-	w.native("plain/cpu", 0, m)
-	w.native("plain/done", 1, h).Status.Phase = corev1.PodFailed
-	w.native("plain/annotated", 1, h).Annotations[kube.AnnotationProfile] = "bert"
+	w.Native("ml/two", 2, m)
+	w.Native("plain/daemon", 1, m, world.Owned("DaemonSet", "monitor"))
+	w.Native("plain/cpu", 0, m)
+	w.Native("plain/done", 1, h).Status.Phase = corev1.PodFailed
+	w.Native("plain/annotated", 1, h).Annotations[kube.AnnotationProfile] = "bert"
 	for _, name := range []string{"ml/gang-0", "ml/gang-1"} {
-		w.shared(name, 1, m, "floor=0.6 memory=1Gi gang=2", owned("Job", "gang"))
+		w.Shared(name, 1, m, "floor=0.6 memory=1Gi gang=2", world.Owned("Job", "gang"))
 	}
 	got := w.look().Workload("", 0.85)
 	type row struct {
@@ -258,5 +264,37 @@ func TestWorkload(t *testing.T) {
 	}
 	if only := w.look().Workload("plain", 0.85); len(only.Jobs) != 3 {
 		t.Errorf("%d jobs of plain, want 3", len(only.Jobs))
+	}
+}
+
+// TestLearned: what the controller learned of two kinds is what people are told, and what nobody can read is as if there were nothing.
+func TestLearned(t *testing.T) {
+	w := newWorld(t)
+	w.Node("node-1", 1, "24Gi")
+	w.Place(w.Shared("ml/bert-0", 1, h, "memory=8Gi floor=0.3"), "node-1/0", "8Gi")
+	w.Shared("ml/probe-0", 1, m, "memory=3Gi floor=0.3")
+	if e := explain(t, w, "ml/probe-0"); e.Fits != 1 {
+		t.Fatalf("with nothing learned it does not fit: %+v", e)
+	}
+	book := estimate.New(estimate.Options{})
+	q := queue.Build(&w.Cluster, book)
+	book.Ban(q.Jobs[q.State.Jobs[0].ID].Kind, q.Jobs[q.State.Jobs[1].ID].Kind, world.Now.Add(h))
+	patch, err := learned.Patch(book, world.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.learned = &corev1.ConfigMap{}
+	if err := json.Unmarshal(patch, w.learned); err != nil {
+		t.Fatal(err)
+	}
+	e := explain(t, w, "ml/probe-0")
+	if e.Fits != 0 || len(e.Refusals) != 1 || e.Refusals[0].Code == "" {
+		t.Errorf("kept apart, it is told %+v", e)
+	}
+	for key := range w.learned.BinaryData {
+		w.learned.BinaryData[key] = []byte("spoiled")
+	}
+	if e := explain(t, w, "ml/probe-0"); e.Fits != 1 {
+		t.Errorf("with something that cannot be read it does not fit: %+v", e)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"weft.dev/weft/internal/dispatch"
 	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/pod"
 	"weft.dev/weft/internal/kube/queue"
 	"weft.dev/weft/internal/plan"
 )
@@ -18,7 +19,7 @@ import (
 // that no Pod's end opens.
 func (l *Look) explainNative(e *Explanation, m member, refusals []dispatch.Refusal) {
 	counts := map[plan.Code]int{}
-	want, open := WholeGPUs(m.Pod), l.open(m.job)
+	want, open := pod.WholeGPUs(m.Pod), l.open(m.job)
 	var closed []Refusal
 	for _, r := range refusals {
 		g := &l.q.GPUs[r.GPU]
@@ -62,7 +63,7 @@ func (l *Look) explainNative(e *Explanation, m member, refusals []dispatch.Refus
 	default:
 		e.Ends = ends
 		e.Opens = fmt.Sprintf("Starts on %s when %s %s or %s deleted", l.q.GPUs[open[node][0]].Node, and(ends),
-			verb(len(ends), "ends", "have ended"), verb(len(ends), "is", "were"))
+			form(len(ends), "ends", "have ended"), form(len(ends), "is", "were"))
 		e.Advice = append(e.Advice, "Kubernetes evicts nobody for a GPU: a higher priority frees none.")
 	}
 }

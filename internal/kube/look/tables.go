@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"weft.dev/weft/internal/kube"
+	"weft.dev/weft/internal/kube/pod"
 	"weft.dev/weft/internal/kube/queue"
 	"weft.dev/weft/internal/plan"
 	"weft.dev/weft/internal/unit"
@@ -53,7 +54,7 @@ type Pod struct {
 	Floor     *float64   `json:"floor_fraction"`
 	GPUs      int        `json:"gpus"` // that it asks for
 	On        []string   `json:"on"`
-	Rate      *float64   `json:"rate_fraction"` // observed; null where no agent tells it
+	Rate      *float64   `json:"rate_fraction"` // observed over the last window; null where its agent has told of none
 	Predicted *float64   `json:"predicted_fraction"`
 	Reserved  unit.Bytes `json:"reserved_bytes"` // of each GPU; 0 is unknown
 	Peak      unit.Bytes `json:"peak_bytes"`
@@ -135,7 +136,7 @@ func (l *Look) Pods(namespace string) []Pod {
 }
 
 func (l *Look) row(p *corev1.Pod, state State) Pod {
-	r := Pod{Namespace: p.Namespace, Name: p.Name, Mode: modeOf(p), State: state, GPUs: WholeGPUs(p), On: l.gpus(l.places[p.UID]), Since: since(p), Below: below(p)}
+	r := Pod{Namespace: p.Namespace, Name: p.Name, Mode: modeOf(p), State: state, GPUs: pod.WholeGPUs(p), On: l.gpus(l.places[p.UID]), Since: since(p), Below: below(p)}
 	if r.Mode == None {
 		r.Mode = Native // by a claim of its own
 	}
@@ -152,6 +153,9 @@ func (l *Look) row(p *corev1.Pod, state State) Pod {
 		r.Reserved, r.Peak = l.memoryOf(m)
 		if mean, _, _, _, ok := l.q.Predict(m.job.ID); ok {
 			r.Predicted = &mean
+		}
+		if rate, seen := l.rates[m.job.ID]; seen && state == Running {
+			r.Rate = &rate
 		}
 	}
 	r.Reason = l.reasonOf(p, state)
@@ -247,7 +251,8 @@ type Status struct {
 	Whole    int               `json:"pods_whole"`   // Pods that have GPUs whole
 	Waiting  int               `json:"pods_waiting"`
 	Below    int               `json:"pods_below_floor"`
-	Reasons  map[plan.Code]int `json:"reasons"` // of Pods that wait
+	Wanted   int               `json:"gpus_wanted"` // more, by Pods that wait for room; 256 stands for more
+	Reasons  map[plan.Code]int `json:"reasons"`     // of Pods that wait
 }
 
 // unplaced is how long a Pod may fit before something is wrong.
@@ -272,6 +277,7 @@ func (l *Look) Status() Status {
 		}
 	}
 	s.pods(l)
+	s.Wanted = l.q.Demand(&l.decision)
 	return s
 }
 

@@ -89,7 +89,7 @@ func (w *Workload) add(l *Look, pods []*corev1.Pod, floor float64) {
 		mem.Profile, mem.Known = l.q.Memory(asked, request)
 	}
 	for _, other := range pods {
-		n := WholeGPUs(other)
+		n := pod.WholeGPUs(other)
 		if r, ok := l.members[other.UID]; ok && r.Request != nil {
 			n = 0
 			for _, worker := range r.Request.Workers {

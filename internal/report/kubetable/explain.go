@@ -70,7 +70,7 @@ func (v View) waits(b *strings.Builder, e *look.Explanation, name string) {
 		_ = table.Write(b, v.Screen) // a builder takes all
 	}
 	if n := len(e.Refusals) - mostRefusals; n > 0 && !e.Never {
-		fmt.Fprintf(b, "and %s more; --json has all\n", several(n, "GPU"))
+		fmt.Fprintf(b, "and %s more; --json has all\n", report.Several(n, "GPU"))
 	}
 	if len(e.Ahead) > 0 && !e.Never {
 		b.WriteString("Ahead of it: " + report.Clean(some(e.Ahead)) + "\n")
@@ -99,10 +99,10 @@ func (v View) clock(t time.Time) string {
 func gang(e *look.Explanation) string {
 	text := ""
 	if n := len(e.Gang); n > 0 {
-		text = several(n, "Pod") + " at once, "
+		text = report.Several(n, "Pod") + " at once, "
 	}
 	if e.GPUs > 1 {
-		text += several(e.GPUs, "GPU") + ", "
+		text += report.Several(e.GPUs, "GPU") + ", "
 	}
 	return text
 }

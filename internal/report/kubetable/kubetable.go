@@ -182,10 +182,13 @@ func (v View) Status(w io.Writer, s *look.Status, server string) error {
 		}
 		b.WriteString(v.Screen.Coloured("DEGRADED", report.Bad) + ": " + report.Clean(line) + "\n")
 	}
-	fmt.Fprintf(&b, "%d/%d nodes, %s: %d shared, %d native, %d idle, %d closed\n", s.Serving, s.Nodes, several(s.GPUs, "GPU"), s.Shared, s.Native, s.Idle, s.Closed)
+	fmt.Fprintf(&b, "%d/%d nodes, %s: %d shared, %d native, %d idle, %d closed\n", s.Serving, s.Nodes, report.Several(s.GPUs, "GPU"), s.Shared, s.Native, s.Idle, s.Closed)
 	waits := fmt.Sprintf("%d wait", s.Waiting)
 	if len(s.Reasons) > 0 {
 		waits += " (" + reasons(s.Reasons) + ")"
+	}
+	if s.Wanted > 0 {
+		waits += fmt.Sprintf(", %s wanted", report.Several(s.Wanted, "GPU"))
 	}
 	fmt.Fprintf(&b, "Pods: %d share, %d on whole GPUs, %s, %d below floor\n", s.Sharing, s.Whole, waits, s.Below)
 	b.WriteString(report.Clean(server) + "\n")
@@ -204,12 +207,4 @@ func reasons(counts map[plan.Code]int) string {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[code], code))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// several is a number with what it counts.
-func several(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return report.Count(n) + " " + one + "s"
 }

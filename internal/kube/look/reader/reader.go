@@ -41,9 +41,13 @@ type Reader struct {
 	Context   string // "" in a Pod
 	Namespace string // that is meant where none is named
 
+	config *rest.Config
 	client kubernetes.Interface
 	own    rest.Interface // of weft's own kinds
 }
+
+// Config is the access itself, for who writes.
+func (r *Reader) Config() *rest.Config { return rest.CopyConfig(r.config) }
 
 // Times of asking.
 const (
@@ -71,6 +75,7 @@ func Open(o Options) (*Reader, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout, config.UserAgent, config.WarningHandler = -1, answers, o.Agent, rest.NoWarnings{}
+	r.config = rest.CopyConfig(config)
 	if r.own, err = ownClient(config); err != nil {
 		return nil, accessError(o, rules, err)
 	}
@@ -162,8 +167,8 @@ type AbsentError struct {
 
 func (e *AbsentError) Error() string { return "there is no " + e.What }
 
-// fault is what an error of the API means.
-func (r *Reader) fault(verb, resource string, err error) error {
+// Fault is what an error of the API means.
+func (r *Reader) Fault(verb, resource string, err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -182,7 +187,7 @@ func (r *Reader) fault(verb, resource string, err error) error {
 func (r *Reader) Installed(ctx context.Context) error {
 	_, err := r.client.ResourceV1().DeviceClasses().Get(ctx, kube.ShareClass, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		return r.fault("get", "deviceclasses.resource.k8s.io", err)
+		return r.Fault("get", "deviceclasses.resource.k8s.io", err)
 	}
 	if _, err := r.client.Discovery().ServerResourcesForGroupVersion(resourcev1.SchemeGroupVersion.String()); apierrors.IsNotFound(err) {
 		return &AbsentError{"API resource.k8s.io/v1", true}
@@ -193,77 +198,127 @@ func (r *Reader) Installed(ctx context.Context) error {
 // Read reads all that weft decides on. What the cluster has no kind for is left empty.
 func (r *Reader) Read(ctx context.Context, now time.Time) (*look.Cluster, error) {
 	c := &look.Cluster{Cluster: queue.Cluster{Now: now}}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var policies []*v1alpha1.SharingPolicy
-	lists := append(r.builtIn(ctx, c),
-		func() error {
-			return list(ctx, r, kind{"sharingpolicies.weft.dev", true}, &policies, func(o metav1.ListOptions) ([]v1alpha1.SharingPolicy, metav1.ListMeta, error) {
-				var l v1alpha1.SharingPolicyList
-				err := r.own.Get().Resource("sharingpolicies").VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(&l)
-				return l.Items, l.ListMeta, err
-			})
-		},
-		func() error {
-			return list(ctx, r, kind{"workloadprofiles.weft.dev", true}, &c.Profiles, func(o metav1.ListOptions) ([]v1alpha1.WorkloadProfile, metav1.ListMeta, error) {
-				var l v1alpha1.WorkloadProfileList
-				err := r.own.Get().Resource("workloadprofiles").VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(&l)
-				return l.Items, l.ListMeta, err
-			})
-		})
-	errs := make([]error, len(lists))
-	var wait sync.WaitGroup
-	for i, read := range lists {
-		wait.Go(func() {
-			if errs[i] = read(); errs[i] != nil {
-				cancel() // the others would be read for nothing
-			}
-		})
-	}
-	wait.Wait()
+	err := together(ctx, func(ctx context.Context) []func() error {
+		return []func() error{r.nodes(ctx, c), r.pods(ctx, c), r.namespaces(ctx, c), r.slices(ctx, c), r.claims(ctx, c), r.learned(ctx, c),
+			func() error {
+				return list(ctx, r, kind{"sharingpolicies.weft.dev", true}, &policies, func(o metav1.ListOptions) ([]v1alpha1.SharingPolicy, metav1.ListMeta, error) {
+					var l v1alpha1.SharingPolicyList
+					err := r.own.Get().Resource("sharingpolicies").VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(&l)
+					return l.Items, l.ListMeta, err
+				})
+			},
+			func() error {
+				return list(ctx, r, kind{"workloadprofiles.weft.dev", true}, &c.Profiles, func(o metav1.ListOptions) ([]v1alpha1.WorkloadProfile, metav1.ListMeta, error) {
+					var l v1alpha1.WorkloadProfileList
+					err := r.own.Get().Resource("workloadprofiles").VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(&l)
+					return l.Items, l.ListMeta, err
+				})
+			}}
+	})
 	for _, p := range policies {
 		if p.Name == v1alpha1.PolicyName {
 			c.Policy = p
 		}
 	}
-	return c, first(errs)
+	return c, err
 }
 
-// builtIn reads the kinds of every cluster.
-func (r *Reader) builtIn(ctx context.Context, c *look.Cluster) []func() error {
-	core, dra := r.client.CoreV1(), r.client.ResourceV1()
-	return []func() error{
-		func() error {
-			return list(ctx, r, kind{"nodes", false}, &c.Nodes, func(o metav1.ListOptions) ([]corev1.Node, metav1.ListMeta, error) {
-				l, err := core.Nodes().List(ctx, o)
-				return l.Items, l.ListMeta, err
-			})
-		},
-		func() error {
-			return list(ctx, r, kind{"pods", false}, &c.Pods, func(o metav1.ListOptions) ([]corev1.Pod, metav1.ListMeta, error) {
-				l, err := core.Pods(metav1.NamespaceAll).List(ctx, o)
-				return l.Items, l.ListMeta, err
-			})
-		},
-		func() error {
-			return list(ctx, r, kind{"namespaces", false}, &c.Namespaces, func(o metav1.ListOptions) ([]corev1.Namespace, metav1.ListMeta, error) {
-				l, err := core.Namespaces().List(ctx, o)
-				return l.Items, l.ListMeta, err
-			})
-		},
-		func() error {
-			return list(ctx, r, kind{"resourceslices.resource.k8s.io", true}, &c.Slices, func(o metav1.ListOptions) ([]resourcev1.ResourceSlice, metav1.ListMeta, error) {
-				l, err := dra.ResourceSlices().List(ctx, o)
-				return l.Items, l.ListMeta, err
-			})
-		},
-		func() error {
-			return list(ctx, r, kind{"resourceclaims.resource.k8s.io", true}, &c.Claims, func(o metav1.ListOptions) ([]resourcev1.ResourceClaim, metav1.ListMeta, error) {
-				l, err := dra.ResourceClaims(metav1.NamespaceAll).List(ctx, o)
-				return l.Items, l.ListMeta, err
-			})
-		},
+// Uses reads who uses GPUs, and which there are: nodes, Pods, slices and claims.
+func (r *Reader) Uses(ctx context.Context) (*look.Cluster, error) {
+	c := &look.Cluster{}
+	return c, together(ctx, func(ctx context.Context) []func() error {
+		return []func() error{r.nodes(ctx, c), r.pods(ctx, c), r.slices(ctx, c), r.claims(ctx, c)}
+	})
+}
+
+// together reads several lists at once. Where one fails, the others are not read to their ends.
+func together(ctx context.Context, lists func(context.Context) []func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reads := lists(ctx)
+	errs := make([]error, len(reads))
+	var wait sync.WaitGroup
+	for i, read := range reads {
+		wait.Go(func() {
+			if errs[i] = read(); errs[i] != nil {
+				cancel()
+			}
+		})
 	}
+	wait.Wait()
+	return first(errs)
+}
+
+func (r *Reader) nodes(ctx context.Context, c *look.Cluster) func() error {
+	return func() error {
+		return list(ctx, r, kind{"nodes", false}, &c.Nodes, func(o metav1.ListOptions) ([]corev1.Node, metav1.ListMeta, error) {
+			l, err := r.client.CoreV1().Nodes().List(ctx, o)
+			return l.Items, l.ListMeta, err
+		})
+	}
+}
+
+func (r *Reader) pods(ctx context.Context, c *look.Cluster) func() error {
+	return func() error {
+		return list(ctx, r, kind{"pods", false}, &c.Pods, func(o metav1.ListOptions) ([]corev1.Pod, metav1.ListMeta, error) {
+			l, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+			return l.Items, l.ListMeta, err
+		})
+	}
+}
+
+func (r *Reader) namespaces(ctx context.Context, c *look.Cluster) func() error {
+	return func() error {
+		return list(ctx, r, kind{"namespaces", false}, &c.Namespaces, func(o metav1.ListOptions) ([]corev1.Namespace, metav1.ListMeta, error) {
+			l, err := r.client.CoreV1().Namespaces().List(ctx, o)
+			return l.Items, l.ListMeta, err
+		})
+	}
+}
+
+func (r *Reader) slices(ctx context.Context, c *look.Cluster) func() error {
+	return func() error {
+		return list(ctx, r, kind{"resourceslices.resource.k8s.io", true}, &c.Slices, func(o metav1.ListOptions) ([]resourcev1.ResourceSlice, metav1.ListMeta, error) {
+			l, err := r.client.ResourceV1().ResourceSlices().List(ctx, o)
+			return l.Items, l.ListMeta, err
+		})
+	}
+}
+
+func (r *Reader) claims(ctx context.Context, c *look.Cluster) func() error {
+	return func() error {
+		return list(ctx, r, kind{"resourceclaims.resource.k8s.io", true}, &c.Claims, func(o metav1.ListOptions) ([]resourcev1.ResourceClaim, metav1.ListMeta, error) {
+			l, err := r.client.ResourceV1().ResourceClaims(metav1.NamespaceAll).List(ctx, o)
+			return l.Items, l.ListMeta, err
+		})
+	}
+}
+
+// learned reads what was learned of jobs, where whoever asks may: it is of all namespaces.
+func (r *Reader) learned(ctx context.Context, c *look.Cluster) func() error {
+	return func() error {
+		m, err := r.learnedNow(ctx)
+		switch {
+		case err == nil:
+			c.Learned = m
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+			return nil
+		}
+		return r.Fault("get", "configmaps", err)
+	}
+}
+
+// learnedNow is in the namespace of the controller's account, and nil where that has none.
+func (r *Reader) learnedNow(ctx context.Context) (*corev1.ConfigMap, error) {
+	binding, err := r.client.RbacV1().ClusterRoleBindings().Get(ctx, kube.Controller, metav1.GetOptions{})
+	if err != nil || len(binding.Subjects) == 0 {
+		return nil, err
+	}
+	return r.client.CoreV1().ConfigMaps(binding.Subjects[0].Namespace).Get(ctx, kube.Learned, metav1.GetOptions{})
 }
 
 // first is the first error that is no consequence of another.
@@ -298,7 +353,7 @@ func list[T any](ctx context.Context, r *Reader, k kind, into *[]*T, read func(m
 			o, *into = metav1.ListOptions{}, nil
 			continue
 		case err != nil:
-			return r.fault("list", k.resource, err)
+			return r.Fault("list", k.resource, err)
 		}
 		for i := range items {
 			*into = append(*into, &items[i])
