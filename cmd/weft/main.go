@@ -46,6 +46,7 @@ type commands struct {
 	Catalogue  catalogueCommand  `cmd:"" help:"What others measured of models alone: rates, utilisation, memory."`
 	Agent      agentCommand      `cmd:"" help:"Serve the GPUs of this machine to several jobs, in turns."`
 	Controller controllerCommand `cmd:"" help:"Place the Pods of a Kubernetes cluster that share GPUs."`
+	Uninstall  uninstallCommand  `cmd:"" help:"Remove weft from a Kubernetes cluster, when no Pod needs it any more."`
 	Exec       execCommand       `cmd:"" help:"Run a program as a job of the agent."`
 	Emugpu     emugpuCommand     `cmd:"" help:"Serve emulated GPUs: programs for CUDA run on any machine, and take their time."`
 	Up         upCommand         `cmd:"" help:"Run jobs of this machine: queue, placement, page."`

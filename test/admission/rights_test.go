@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,8 +30,15 @@ func TestGateAndMarksAreWeftsAlone(t *testing.T) {
 	lift := `[{"op":"remove","path":"/spec/schedulingGates/0"}]`
 	refused(t, edit(s.admin, lift), "spec.schedulingGates: weft.dev/placement is lifted by weft")
 	refused(t, edit(s.admin, `[{"op":"remove","path":"/metadata/labels/weft.dev~1managed"}]`), "metadata.labels[weft.dev/managed]: weft alone sets it")
-	refused(t, edit(s.admin, `[{"op":"replace","path":"/metadata/annotations/weft.dev~1claims","value":"weft-t=8"}]`), "metadata.annotations: weft.dev/claims and weft.dev/gpu are set by weft alone")
-	refused(t, edit(s.admin, `[{"op":"add","path":"/metadata/annotations/weft.dev~1gpu","value":"n/gpu0"}]`), "metadata.annotations: weft.dev/claims and weft.dev/gpu are set by weft alone")
+	const marks = "metadata.annotations: weft.dev/claims, weft.dev/gpu and weft.dev/moved are set by weft alone"
+	refused(t, edit(s.admin, `[{"op":"replace","path":"/metadata/annotations/weft.dev~1claims","value":"weft-t=8"}]`), marks)
+	refused(t, edit(s.admin, `[{"op":"add","path":"/metadata/annotations/weft.dev~1gpu","value":"n/gpu0"}]`), marks)
+	refused(t, edit(s.admin, `[{"op":"add","path":"/metadata/annotations/weft.dev~1moved","value":"2026-11-30T12:00:00Z"}]`), marks)
+	moved, err := pod("shared", `{metadata: {name: moved, annotations: {weft.dev/moved: "2026-11-30T12:00:00Z"}}, spec: {`+container+"}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, s.admin.Create(ctx, moved), "metadata.annotations[weft.dev/moved]: Forbidden: weft writes it: remove it")
 	for _, other := range []string{`[{"op":"add","path":"/metadata/labels/mine","value":"1"}]`, `[{"op":"add","path":"/metadata/annotations/weft.dev~1floor","value":"0.7"}]`} {
 		if err := edit(s.admin, other); err != nil {
 			t.Errorf("%s: %v", other, err)
@@ -141,6 +149,74 @@ func TestAgentsSpeakForTheirNode(t *testing.T) {
 	}
 }
 
+// TestAgentsSpeakOfTheirClaims has the account of the agents write what it sees of claims: first with the rights that it has, then with
+// all that the API server asks for, so that the policy alone is in the way.
+func TestAgentsSpeakOfTheirClaims(t *testing.T) {
+	s := at(t)
+	own, err := s.as(controller, nil, "system:serviceaccounts", "system:serviceaccounts:"+system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := object(t, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: weft-seen, namespace: plain}, spec: {devices: {requests: [{name: gpu0, exactly: {deviceClassName: share.weft.dev}}]}}}")
+	if err := own.Create(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.admin.Delete(context.Background(), c) }() // the server ends with the tests
+	patch := func(c2 client.Client, text string, options ...client.SubResourcePatchOption) error {
+		return c2.Status().Patch(t.Context(), c.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), options...)
+	}
+	allocation := func(node string) string {
+		return `"allocation":{"devices":{"results":[{"request":"gpu0","driver":"gpu.weft.dev","pool":"n1","device":"gpu-0"},{"request":"gpu0","driver":"other.example.com","pool":"n1","device":"d"}]},` +
+			`"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["` + node + `"]}]}]}}`
+	}
+	if err := patch(s.admin, `{"status":{`+allocation("n1")+`}}`); err != nil {
+		t.Fatal(err)
+	}
+	as := func(node string) client.Client {
+		c, err := s.as(agent, map[string][]string{"authentication.kubernetes.io/node-name": {node}}, "system:serviceaccounts", "system:serviceaccounts:"+system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const (
+		seen   = `{"status":{"devices":[{"driver":"gpu.weft.dev","pool":"n1","device":"gpu-0","data":{"kind":"Window"}}]}}`
+		others = `{"status":{"devices":[{"driver":"other.example.com","pool":"n1","device":"d","data":{"kind":"Window"}}]}}`
+		users  = `{"status":{"reservedFor":[{"resource":"pods","name":"p","uid":"u"}]}}`
+	)
+	refused(t, patch(as("n2"), seen, client.DryRunAll), "resourceclaims/driver", "arbitrary-node:patch")
+	refused(t, patch(as("n1"), others, client.DryRunAll), "resourceclaims/driver")
+	refused(t, patch(as("n1"), users, client.DryRunAll), "resourceclaims/binding")
+	for _, text := range []string{
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: too-much}, rules: [" +
+			"{apiGroups: [resource.k8s.io], resources: [resourceclaims/binding, resourceclaims/driver], verbs: [patch, 'arbitrary-node:patch']}]}",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: too-much}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: too-much}, " +
+			"subjects: [{kind: ServiceAccount, name: weft-agent, namespace: " + system + "}]}",
+	} {
+		o := object(t, text)
+		if err := s.admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.admin.Delete(context.Background(), o) }) // the server ends with the tests
+	}
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) { // rights become known within moments
+		err := patch(as("n2"), seen, client.DryRunAll)
+		if err != nil && strings.Contains(err.Error(), "resourceclaims/driver") && time.Now().Before(until) {
+			continue
+		}
+		refused(t, err, "status.devices: the agent of node n2 may not speak for n1")
+		break
+	}
+	refused(t, patch(as("n1"), others, client.DryRunAll), "status.devices: agents of weft speak of devices of gpu.weft.dev")
+	refused(t, patch(as("n1"), users, client.DryRunAll), "status: an agent says what it sees of a claim's devices, and changes nothing else")
+	if err := patch(as("n1"), seen); err != nil {
+		t.Error(err)
+	}
+	if err := patch(as("n1"), strings.Replace(seen, `"Window"`, `"Window","beside":1`, 1)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGangsFitTheirJobs(t *testing.T) {
 	s := at(t)
 	job := func(gang, rest string) string {
@@ -166,7 +242,10 @@ func TestAccountsMayNothingElse(t *testing.T) {
 			"patch nodes": false, "create resourceslices.resource.k8s.io": false, "impersonate users": false, "create tokenreviews.authentication.k8s.io": false,
 			"delete mutatingwebhookconfigurations.admissionregistration.k8s.io": false, "update sharingpolicies.weft.dev": false},
 		agent: {"list pods": false, "get pods": false, "patch pods": false, "get secrets": false, "patch nodes": false, "patch nodes/status": true, "get resourceclaims.resource.k8s.io": true,
-			"list resourceclaims.resource.k8s.io": false, "update resourceclaims.resource.k8s.io": false, "create resourceslices.resource.k8s.io": true, "create pods/eviction": false},
+			"list resourceclaims.resource.k8s.io": false, "update resourceclaims.resource.k8s.io": false, "patch resourceclaims.resource.k8s.io": false, "patch resourceclaims/status.resource.k8s.io": true,
+			"update resourceclaims/status.resource.k8s.io": false, "patch resourceclaims/binding.resource.k8s.io": false,
+			"associated-node:patch resourceclaims/driver.resource.k8s.io": false, "arbitrary-node:patch resourceclaims/driver.resource.k8s.io": false,
+			"create resourceslices.resource.k8s.io": true, "create pods/eviction": false},
 	} {
 		for what, want := range may {
 			if got := s.can(t, user, what); got != want {

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -30,7 +31,7 @@ func main() {
 			fmt.Fprintln(os.Stderr, usage)
 			os.Exit(2)
 		}
-		assign(values, strings.Split(key, "."), value)
+		assign(values, strings.Split(key, "."), read(value))
 	}
 	text, err := Manifest(os.Args[1], values)
 	if err != nil {
@@ -43,8 +44,22 @@ func main() {
 	}
 }
 
-// assign sets a text at a path of keys.
-func assign(values map[string]any, keys []string, value string) {
+// read is a value as `helm --set` takes it: a text, or a list of texts in braces.
+func read(value string) any {
+	list, opened := strings.CutPrefix(value, "{")
+	list, closed := strings.CutSuffix(list, "}")
+	if !opened || !closed {
+		return value
+	}
+	values := []any{}
+	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
+		values = append(values, text)
+	}
+	return values
+}
+
+// assign sets a value at a path of keys.
+func assign(values map[string]any, keys []string, value any) {
 	for _, k := range keys[:len(keys)-1] {
 		next, ok := values[k].(map[string]any)
 		if !ok {
@@ -76,11 +91,29 @@ func Manifest(folder string, values map[string]any) ([]byte, error) {
 	slices.SortFunc(names, rank)
 	for _, name := range names {
 		for _, document := range documents(files[name]) {
-			fmt.Fprintf(&b, "---\n%s\n", document)
+			if !isHook(document) {
+				fmt.Fprintf(&b, "---\n%s\n", document)
+			}
 		}
 	}
 	return b.Bytes(), nil
 }
+
+// Hooks is what Helm makes at certain moments and removes again, as one text; `kubectl apply` has none of it.
+func Hooks(folder string, values map[string]any) (string, error) {
+	files, err := Render(folder, values)
+	if err != nil {
+		return "", err
+	}
+	var hooks []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		hooks = append(hooks, slices.DeleteFunc(documents(files[name]), func(d string) bool { return !isHook(d) })...)
+	}
+	return strings.Join(hooks, "\n---\n") + "\n", nil
+}
+
+// isHook says whether a document is one of Helm's hooks.
+func isHook(document string) bool { return strings.Contains(document, "\n    helm.sh/hook: ") }
 
 // rank puts definitions first, for what is of their kinds.
 func rank(a, b string) int {

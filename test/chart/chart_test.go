@@ -53,15 +53,35 @@ func render(t *testing.T, values string) ([]map[string]any, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsed(t, string(text)), string(text)
+}
+
+// hooks is what of a chart with values in YAML Helm makes only at certain moments.
+func hooks(t *testing.T, values string) ([]map[string]any, string) {
+	t.Helper()
+	var set map[string]any
+	if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+		t.Fatal(err)
+	}
+	text, err := Hooks(folder, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed(t, text), text
+}
+
+// parsed is the objects of a text.
+func parsed(t *testing.T, text string) []map[string]any {
+	t.Helper()
 	var objects []map[string]any
-	for _, d := range documents(string(text)) {
+	for _, d := range documents(text) {
 		var o map[string]any
 		if err := yaml.UnmarshalStrict([]byte(d), &o); err != nil {
 			t.Fatalf("%v in:\n%s", err, d)
 		}
 		objects = append(objects, o)
 	}
-	return objects, string(text)
+	return objects
 }
 
 // withoutDefinitions is a manifest without the CRDs, which are long, generated, and compared where they are.
@@ -101,17 +121,20 @@ networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/m
 metrics: {port: 9090}
 policy: {epsilon: "0.02", namespaces: [{name: ml, floor: "0.8", quota: 16}]}
 crds: {keep: true}
+uninstall: {wait: 4m, deleteWaiting: true}
 `
 
 func TestGolden(t *testing.T) {
 	for _, c := range []struct{ file, values string }{
 		{"default.yaml", ""},
 		{"everything.yaml", everything},
-		{"least.yaml", "{admissionPolicies: {enabled: false}, networkPolicy: {enabled: false}}"},
+		{"least.yaml", "{admissionPolicies: {enabled: false}, networkPolicy: {enabled: false}, uninstall: {enabled: false}}"},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			_, text := render(t, c.values)
 			golden(t, c.file, withoutDefinitions(text))
+			_, hook := hooks(t, c.values)
+			golden(t, strings.Replace(c.file, ".yaml", "-hooks.yaml", 1), hook)
 		})
 	}
 }
@@ -131,6 +154,8 @@ func TestManifest(t *testing.T) {
 // TestRights lists every verb that the chart grants, one a line, so that a new one is seen in review.
 func TestRights(t *testing.T) {
 	objects, _ := render(t, "")
+	temporary, _ := hooks(t, "uninstall: {deleteWaiting: true}")
+	objects = append(objects, temporary...)
 	var lines []string
 	for _, o := range objects {
 		kind, _ := o["kind"].(string)
@@ -193,27 +218,38 @@ func at(o any, keys ...any) any {
 	return o
 }
 
-// TestControllerIsRestricted holds the controller to Pod Security "restricted", whatever the values.
+// TestControllerIsRestricted holds the controller, and what runs before the chart is removed, to Pod Security "restricted", whatever the
+// values.
 func TestControllerIsRestricted(t *testing.T) {
 	for _, values := range []string{"", everything} {
 		objects, _ := render(t, values)
-		i := slices.IndexFunc(objects, func(o map[string]any) bool { return o["kind"] == "Deployment" })
-		spec := at(objects[i], "spec", "template", "spec")
-		for _, c := range []struct {
-			want any
-			path []any
-		}{
-			{true, []any{"securityContext", "runAsNonRoot"}},
-			{"RuntimeDefault", []any{"securityContext", "seccompProfile", "type"}},
-			{false, []any{"containers", 0, "securityContext", "allowPrivilegeEscalation"}},
-			{true, []any{"containers", 0, "securityContext", "readOnlyRootFilesystem"}},
-			{"ALL", []any{"containers", 0, "securityContext", "capabilities", "drop", 0}},
-			{nil, []any{"containers", 0, "securityContext", "capabilities", "add"}},
-			{nil, []any{"volumes"}}, {nil, []any{"hostPID"}}, {nil, []any{"hostNetwork"}}, {nil, []any{"hostIPC"}},
-		} {
-			if got := at(spec, c.path...); got != c.want {
-				t.Errorf("%v is %v", c.path, got)
+		temporary, _ := hooks(t, values)
+		for _, o := range append(objects, temporary...) {
+			if o["kind"] == "Deployment" || o["kind"] == "Job" {
+				checkRestricted(t, o)
 			}
+		}
+	}
+}
+
+// checkRestricted looks at the Pods of an object.
+func checkRestricted(t *testing.T, o map[string]any) {
+	t.Helper()
+	spec := at(o, "spec", "template", "spec")
+	for _, c := range []struct {
+		want any
+		path []any
+	}{
+		{true, []any{"securityContext", "runAsNonRoot"}},
+		{"RuntimeDefault", []any{"securityContext", "seccompProfile", "type"}},
+		{false, []any{"containers", 0, "securityContext", "allowPrivilegeEscalation"}},
+		{true, []any{"containers", 0, "securityContext", "readOnlyRootFilesystem"}},
+		{"ALL", []any{"containers", 0, "securityContext", "capabilities", "drop", 0}},
+		{nil, []any{"containers", 0, "securityContext", "capabilities", "add"}},
+		{nil, []any{"volumes"}}, {nil, []any{"hostPID"}}, {nil, []any{"hostNetwork"}}, {nil, []any{"hostIPC"}},
+	} {
+		if got := at(spec, c.path...); got != c.want {
+			t.Errorf("%s: %v is %v", name(o), c.path, got)
 		}
 	}
 }

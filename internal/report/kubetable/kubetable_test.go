@@ -10,6 +10,7 @@ import (
 
 	"weft.dev/weft/internal/kube"
 	"weft.dev/weft/internal/kube/look"
+	"weft.dev/weft/internal/kube/removal"
 	"weft.dev/weft/internal/plan"
 	"weft.dev/weft/internal/report"
 	"weft.dev/weft/internal/unit"
@@ -137,4 +138,20 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%q: %q, want %q", gpus, got, want)
 		}
 	}
+}
+
+func TestRemoval(t *testing.T) {
+	pods := []removal.Pod{
+		{Namespace: "ml", Name: "bert-0", Mode: look.Shared, State: look.Running, Node: "n", GPUs: []string{"n/gpu0"}, Owner: "Job/bert", Since: ptr(now.Add(-12 * time.Minute))},
+		{Namespace: "ml", Name: "late", Mode: look.Shared, State: look.Waiting, Since: ptr(now.Add(-time.Minute))},
+		{Namespace: "plain", Claim: "c", Mode: look.Native, Node: "m", GPUs: []string{"m/gpu0", "m/gpu1"}, Orphaned: true},
+	}
+	same(t, `
+POD                     MODE    STATE    GPU       OWNER     TIME
+ml/bert-0               shared  running  n/gpu0    Job/bert   12m
+ml/late                 shared  waiting  -         -           1m
+resource claim plain/c  native  -        m/gpu0,1  -            -
+m: no agent of weft runs there, so its Pods cannot end
+`, func(b *strings.Builder) error { return at(80, false).Removal(b, pods) })
+	same(t, "", func(b *strings.Builder) error { return at(80, false).Removal(b, nil) })
 }
