@@ -167,6 +167,7 @@ func TestUnhealthyGPU(t *testing.T) {
 	hit := n.running(t, "hit")
 	device := s.device(t, hit)
 	number := strings.TrimPrefix(device[strings.LastIndex(device, "/")+1:], "gpu-")
+	eventually(t, "the kubelet says that its GPU is well", func(ctx context.Context) string { return s.well(ctx, hit) })
 	s.fault(t, number, "xid", "79")
 	t.Cleanup(func() { s.fault(t, number, "reset") })
 	eventually(t, device+" is tainted, and no other", func(ctx context.Context) string { return s.tainted(ctx, device) })
@@ -178,6 +179,22 @@ func TestUnhealthyGPU(t *testing.T) {
 	s.fault(t, number, "reset")
 	n.remove(t, "hit")
 	eventually(t, "the taint goes", func(ctx context.Context) string { return s.tainted(ctx, "") })
+}
+
+// well says what is wrong with the health of a Pod's GPU as its status has it.
+func (s *bed) well(ctx context.Context, p *corev1.Pod) string {
+	p, err := s.api.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		for _, r := range c.AllocatedResourcesStatus {
+			if len(r.Resources) == 1 && r.Resources[0].Health == corev1.ResourceHealthStatusHealthy {
+				return ""
+			}
+		}
+	}
+	return fmt.Sprintf("%+v", p.Status.ContainerStatuses)
 }
 
 // fault makes something go wrong on an emulated GPU.

@@ -2,19 +2,26 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"weft.dev/weft/internal/kube"
 	"weft.dev/weft/test/kube/site"
 )
+
+// generated is how the names of the tests' namespaces begin.
+const generated = "t-"
 
 // namespace is one of a test, and ends with it.
 type namespace struct {
@@ -27,7 +34,7 @@ const shares = kube.LabelShare + "=enabled"
 
 func (s *bed) namespace(t *testing.T, labels ...string) *namespace {
 	t.Helper()
-	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: map[string]string{}}}
+	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: generated, Labels: map[string]string{}}}
 	for _, l := range labels {
 		name, value, _ := strings.Cut(l, "=")
 		o.Labels[name] = value
@@ -41,7 +48,8 @@ func (s *bed) namespace(t *testing.T, labels ...string) *namespace {
 	return n
 }
 
-// end removes the namespace, and fails the test if something of it stays.
+// end deletes what is in the namespace, and fails the test if a Pod or a claim stays. Only then the namespace, for which nobody waits before
+// all tests have ended: Kubernetes takes ten seconds for one that has Pods, and five for another.
 func (n *namespace) end(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -49,20 +57,58 @@ func (n *namespace) end(t *testing.T) {
 	if t.Failed() {
 		n.show(ctx, t)
 	}
-	if err := n.api.CoreV1().Namespaces().Delete(ctx, n.name, metav1.DeleteOptions{}); err != nil {
+	if out, err := n.Kubectl(ctx, "", "delete", "deployments,daemonsets,statefulsets,jobs,pods", "--all", "-n", n.name); err != nil {
+		t.Error(out, err)
+	}
+	var left string
+	if err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		left = n.left(ctx)
+		return left == "", nil
+	}); err != nil {
+		t.Errorf("namespace %s is to end, and %s", n.name, left)
+	}
+	if err := n.api.CoreV1().Namespaces().Delete(ctx, n.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
-	for {
-		_, err := n.api.CoreV1().Namespaces().Get(ctx, n.name, metav1.GetOptions{})
-		if err != nil && ctx.Err() == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Errorf("namespace %s does not end", n.name)
-			return
-		}
-		time.Sleep(200 * time.Millisecond)
+}
+
+// left says which Pod or claim the namespace has; "" for none.
+func (n *namespace) left(ctx context.Context) string {
+	pods, err := n.api.CoreV1().Pods(n.name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
 	}
+	claims, err := n.api.ResourceV1().ResourceClaims(n.name).List(ctx, metav1.ListOptions{})
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(pods.Items) > 0:
+		return "Pod " + pods.Items[0].Name + " is there"
+	case len(claims.Items) > 0:
+		return "claim " + claims.Items[0].Name + " is there"
+	}
+	return ""
+}
+
+// ended waits until the namespaces of all tests are gone.
+func (s *bed) ended(ctx context.Context) error {
+	var left string
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		list, err := s.api.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			left = err.Error()
+			return false, nil // the API server may be on its way back
+		}
+		i := slices.IndexFunc(list.Items, func(o corev1.Namespace) bool { return o.GenerateName == generated })
+		if i >= 0 {
+			left = fmt.Sprintf("namespace %s does not end: %+v", list.Items[i].Name, list.Items[i].Status)
+		}
+		return i < 0, nil
+	})
+	if err != nil {
+		return errors.New(left)
+	}
+	return nil
 }
 
 // show prints what is known of a namespace whose test failed.
@@ -88,9 +134,17 @@ type job struct {
 	gang       int // of so many Pods
 	pods       int // as many, each for itself
 	migratable bool
+	checkpoint string // folder of the node for it; none for ""
 	seconds    int
-	arguments  []string
+	arguments  []string // of weft-train; gentle for none
 }
+
+// gentle is a program that computes a fifth of the time: what the controller learns of it keeps nobody away, and a slow machine is not taken
+// for a broken floor. busy is one that hardly pauses.
+var (
+	gentle = []string{"--kernels", "20", "--kernel-us", "200", "--gap-ms", "16"}
+	busy   = []string{"--kernels", "90", "--kernel-us", "200", "--gap-ms", "2"}
+)
 
 // yaml is the manifest, as a user writes it.
 func (j job) yaml() string {
@@ -106,6 +160,16 @@ func (j job) yaml() string {
 	if j.migratable {
 		annotations = append(annotations, kube.AnnotationMigratable+`: "true"`)
 	}
+	if j.arguments == nil {
+		j.arguments = gentle
+	}
+	volumes, mounts, grace := "[]", "[]", 5
+	if j.checkpoint != "" {
+		volumes = fmt.Sprintf("[{name: checkpoint, hostPath: {path: %s, type: DirectoryOrCreate}}]", j.checkpoint)
+		mounts = "[{name: checkpoint, mountPath: /checkpoint}]"
+		j.arguments = append(slices.Clone(j.arguments), "--checkpoint", "/checkpoint/"+j.name, "--resume")
+		grace = 30 // Kubernetes' own: beside a busy guaranteed one it takes a while to come to the end of an iteration
+	}
 	return fmt.Sprintf(`
 apiVersion: batch/v1
 kind: Job
@@ -114,20 +178,24 @@ spec:
   parallelism: %d
   completions: %d
   backoffLimit: 20
+  podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}
   template:
     metadata:
       annotations: {%s}
     spec:
       restartPolicy: Never
-      terminationGracePeriodSeconds: 5
+      terminationGracePeriodSeconds: `+strconv.Itoa(grace)+`
       automountServiceAccountToken: false
+      volumes: %s
       containers:
       - name: train
         image: %s
         imagePullPolicy: Never
         args: ["--name", %q, "--seconds", "%d"%s]
+        volumeMounts: %s
         resources: {limits: {nvidia.com/gpu: 1}}
----`, j.name, max(1, j.gang, j.pods), max(1, j.gang, j.pods), strings.Join(annotations, ", "), site.TrainImage, j.name, j.seconds, strings.Join(quoted(j.arguments), ""))
+---`, j.name, max(1, j.gang, j.pods), max(1, j.gang, j.pods), strings.Join(annotations, ", "), volumes, site.TrainImage,
+		j.name, j.seconds, strings.Join(quoted(j.arguments), ""), mounts)
 }
 
 func quoted(arguments []string) []string {
@@ -174,13 +242,13 @@ func (n *namespace) pods(t *testing.T, job string) []corev1.Pod {
 	return list.Items
 }
 
-// pod is the one of a Job.
+// pod is the one of a Job, those that failed aside.
 func (n *namespace) pod(t *testing.T, job string) *corev1.Pod {
 	t.Helper()
 	var p *corev1.Pod
 	eventually(t, job+" has a Pod", func(context.Context) string {
 		for _, x := range n.pods(t, job) {
-			if x.DeletionTimestamp == nil {
+			if x.DeletionTimestamp == nil && x.Status.Phase != corev1.PodFailed {
 				p = &x
 				return ""
 			}

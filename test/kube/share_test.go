@@ -2,11 +2,16 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weft.dev/weft/test/kube/site"
 )
 
 // TestJobsShare: two training Jobs share a GPU, each sees its own limit, runs under the library and keeps its floor. A third that
@@ -15,7 +20,9 @@ func TestJobsShare(t *testing.T) {
 	s := at(t)
 	n := s.namespace(t, shares)
 	s.namespace(t).fill(t, 1)
-	n.apply(t, job{name: "a", floor: "0.6", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml(), job{name: "b", floor: "0.6", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml())
+	for _, name := range []string{"a", "b"} {
+		n.apply(t, job{name: name, floor: "0.6", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml())
+	}
 	a, b := n.running(t, "a"), n.running(t, "b")
 	if on(a) == "" || on(a) != on(b) {
 		t.Fatalf("a is on %q, b on %q: want one GPU for both", on(a), on(b))
@@ -23,6 +30,18 @@ func TestJobsShare(t *testing.T) {
 	for _, p := range []*corev1.Pod{a, b} {
 		n.says(t, p, `"type": "rate"`)
 		n.heard(t, p.Labels["batch.kubernetes.io/job-name"], "Placed", "floor 0.60")
+		n.holds(t, p, "True")
+	}
+	if top := s.weft(t, "top", "pods", "--once", "-n", n.name); !regexp.MustCompile(`(?m)a-\S+ +running .* \d+ % `).MatchString(top) {
+		t.Errorf("no rate of a in\n%s", top)
+	}
+	for name, limit := range map[string]uint64{"one": 1 << 30, "two": 2 << 30} {
+		n.apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, annotations: {weft.dev/class: besteffort, weft.dev/floor: "0.1", weft.dev/profile: "resnet:64",
+  weft.dev/memory: %dMi}}, spec: {restartPolicy: Never, containers: [{name: probe, image: %q, imagePullPolicy: Never, command: [/usr/bin/weft-probe, memory],
+  resources: {limits: {nvidia.com/gpu: 1}}}]}}`, name, limit>>20, site.TrainImage))
+		if got := n.memory(t, name); got.Total != limit || got.Allocated > limit || got.Allocated < limit*3/4 {
+			t.Errorf("%s sees %d bytes and can have %d, its limit is %d", name, got.Total, got.Allocated, limit)
+		}
 	}
 	n.apply(t, job{name: "c", floor: "0.99", memory: "5Gi", profile: "resnet:64", seconds: 600}.yaml())
 	n.heard(t, "c", "Waiting", "Floor")
@@ -31,6 +50,29 @@ func TestJobsShare(t *testing.T) {
 	}
 	n.remove(t, "a", "b")
 	n.running(t, "c")
+}
+
+// memory is what a Pod's program says that it sees of its GPU's, and that it was given of it.
+func (n *namespace) memory(t *testing.T, pod string) (m struct {
+	Total     uint64 `json:"total_bytes"`
+	Allocated uint64 `json:"allocated_bytes"`
+}) {
+	t.Helper()
+	eventually(t, pod+" has looked", func(ctx context.Context) string {
+		p, err := n.api.CoreV1().Pods(n.name).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil || p.Status.Phase != corev1.PodSucceeded {
+			return fmt.Sprint(err, p.Status.Phase, p.Status.Conditions)
+		}
+		out, err := n.api.CoreV1().Pods(n.name).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(out, &m)
+		}
+		if err != nil {
+			return fmt.Sprintf("%v: %s", err, out)
+		}
+		return ""
+	})
+	return m
 }
 
 // TestNativePodIsAlone: a Pod that did not opt in has a whole GPU, whichever comes first, and nothing of weft in its container.

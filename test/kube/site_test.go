@@ -51,7 +51,7 @@ func open() (*bed, error) {
 		return nil, err
 	}
 	b := &bed{}
-	if b.Site, err = site.Open(ctx, here.cluster, site.Options{Weft: built.Weft, Lib: built.Lib, Source: filepath.Join("..", ".."), GPUs: gpus, Memory: "16GiB"}); err != nil {
+	if b.Site, err = site.Open(ctx, here.cluster, site.Options{Weft: built.Weft, Lib: built.Lib, Source: filepath.Join("..", ".."), GPUs: gpus, Memory: "16GiB", Agent: []string{"--window=2s"}}); err != nil {
 		return nil, err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", b.Kubeconfig())
@@ -68,6 +68,11 @@ func away() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var faults []error
+	if here.bed != nil && here.bed.api != nil {
+		waiting, done := context.WithTimeout(ctx, 30*time.Second) // the cluster is to end in any case
+		faults = append(faults, here.bed.ended(waiting))
+		done()
+	}
 	if here.cluster != nil {
 		faults = append(faults, here.cluster.Close(ctx))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // manifest is what the chart installs, with the images of the site and emulated GPUs.
 func (s *Site) manifest(ctx context.Context) (string, error) {
 	chart := exec.CommandContext(ctx, "go", "run", ".", filepath.Join("..", "..", "charts", "weft"), "image.repository=weft.local/weft", "image.tag=test",
-		"image.pullPolicy=Never", "agent.emulated="+s.folder)
+		"image.pullPolicy=Never", "agent.emulated="+s.folder, "agent.extraArgs={"+strings.Join(s.o.Agent, ",")+"}")
 	chart.Dir = filepath.Join(s.o.Source, "test", "chart")
 	text, err := chart.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
@@ -30,6 +31,11 @@ func (s *Site) Install(ctx context.Context) error {
 	if _, err := s.Kubectl(ctx, text, "apply", "--server-side", "-f", "-"); err != nil {
 		return err
 	}
+	return s.ready(ctx)
+}
+
+// ready waits until weft serves.
+func (s *Site) ready(ctx context.Context) error {
 	for _, part := range []string{"deployment/weft-controller", "daemonset/weft-agent"} {
 		if _, err := s.Kubectl(ctx, "", "rollout", "status", "-n", Namespace, part, "--timeout=90s"); err != nil {
 			logs, _ := s.Kubectl(ctx, "", "logs", "-n", Namespace, part, "--tail=40") // it may not have begun
@@ -38,6 +44,26 @@ func (s *Site) Install(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Helm installs weft with Helm, or uninstalls it: "install", "uninstall". It returns what Helm prints.
+func (s *Site) Helm(ctx context.Context, what string) (string, error) {
+	arguments := []string{"run", "-buildvcs=false", "./helm", what, "weft", Namespace}
+	if what == "install" {
+		arguments = append(arguments, filepath.Join("..", "..", "charts", "weft"))
+	}
+	helm := exec.CommandContext(ctx, "go", arguments...)
+	helm.Dir, helm.Env = filepath.Join(s.o.Source, "test", "chart"), append(os.Environ(), "KUBECONFIG="+s.Kubeconfig())
+	helm.Stdin = strings.NewReader(fmt.Sprintf("{image: {repository: weft.local/weft, tag: test, pullPolicy: Never}, agent: {emulated: %q, extraArgs: [%s]}}",
+		s.folder, strings.Join(s.o.Agent, ", ")))
+	out, err := helm.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("helm %s: %w: %s", what, err, out)
+	}
+	if what == "install" {
+		err = s.ready(ctx)
+	}
+	return string(out), err
 }
 
 // Kubectl runs kubectl with a standard input, and returns what it prints.

@@ -21,7 +21,7 @@ import (
 // Images that a site has.
 const (
 	WeftImage  = "weft.local/weft:test"  // controller and agent
-	TrainImage = "weft.local/train:test" // weft-train, and nothing of weft: driver and libweft.so come from the node
+	TrainImage = "weft.local/train:test" // weft-train and weft-probe, and nothing of weft: driver and libweft.so come from the node
 )
 
 // Namespace is where weft is.
@@ -29,12 +29,13 @@ const Namespace = "weft-system"
 
 // Options of a site.
 type Options struct {
-	Weft   string // the program
-	Lib    string // folder of what runs inside of containers
-	Source string // root of the checkout
-	GPUs   int    // to emulate
-	Memory string // of each: "16GiB"
-	Detach bool   // the emulated GPUs outlive this process, until a minute after weft's agent has gone
+	Weft   string   // the program
+	Lib    string   // folder of what runs inside of containers
+	Source string   // root of the checkout
+	GPUs   int      // to emulate
+	Memory string   // of each: "16GiB"
+	Agent  []string // further arguments of the agent
+	Detach bool     // the emulated GPUs outlive this process, until a minute after weft's agent has gone
 }
 
 // Site is a cluster with weft.
@@ -127,6 +128,16 @@ func (s *Site) emulate(ctx context.Context) error {
 	}
 }
 
+// Publish gives the node weft's image under another name, as another release.
+func (s *Site) Publish(ctx context.Context, name string) error {
+	i, err := s.weft(ctx)
+	if err != nil {
+		return err
+	}
+	i.Name = name
+	return s.ImportImage(ctx, i)
+}
+
 func (s *Site) weft(ctx context.Context) (image.Image, error) {
 	files, err := image.Program(ctx, s.o.Weft, "/usr/bin/weft")
 	if err != nil {
@@ -138,6 +149,7 @@ func (s *Site) weft(ctx context.Context) (image.Image, error) {
 
 func (s *Site) train(ctx context.Context) (image.Image, error) {
 	files, err := image.Program(ctx, filepath.Join(s.o.Lib, "weft-train"), "/usr/bin/weft-train")
+	files = append(files, image.File{Path: "/usr/bin/weft-probe", From: filepath.Join(s.o.Lib, "weft-probe")}) // linked to the same libraries
 	return image.Image{Name: TrainImage, Files: files, Entrypoint: []string{"/usr/bin/weft-train"}}, err
 }
 
