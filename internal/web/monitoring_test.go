@@ -88,7 +88,7 @@ func TestDashboardNames(t *testing.T) {
 	for _, name := range metricName.FindAllString(text, -1) {
 		known[name] = true
 	}
-	labels := map[string]bool{"instance": true, "job": true}
+	labels := map[string]bool{"instance": true, "job": true, "pod": true} // series of a Pod are of a cluster's controller
 	for _, found := range metricLabel.FindAllStringSubmatch(text, -1) {
 		labels[found[1]] = true
 	}

@@ -7,7 +7,13 @@ class Here {
 
   /** start follows the address until the signal is given. */
   start(signal: AbortSignal): void {
-    window.addEventListener('hashchange', () => (this.route = read(location.hash)), { signal })
+    window.addEventListener('hashchange', () => this.follow(), { signal })
+  }
+
+  /** follow takes the address as it is now: behind a link the browser tells of it only later, when a key may have been pressed. */
+  follow(): void {
+    const next = read(location.hash)
+    if (write(next) !== write(this.route)) this.route = next
   }
 
   /** link is the address with some choices changed. */
@@ -15,7 +21,7 @@ class Here {
     return write(change(this.route, choices))
   }
 
-  /** go follows an address at once: the browser tells of it only later, when further keys may have been pressed. */
+  /** go goes to an address at once. */
   go(address: string): void {
     location.hash = address
     this.route = read(address)

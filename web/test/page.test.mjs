@@ -111,6 +111,12 @@ test('all can be done with keys', limit, () =>
     await page.waitForFunction(() => location.hash === '#/jobs/42')
     await keys('Escape')
     await page.waitForFunction(() => location.hash === '#/jobs')
+    const back = await page.evaluate(() => {
+      location.hash = '#/jobs/42' // as a link does: the browser tells the page of it only later
+      document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))
+      return location.hash
+    })
+    assert.equal(back, '#/jobs')
     await keys('g', 'e')
     await page.waitForFunction(() => location.hash === '#/events')
     await keys('g', 'n', '/')
