@@ -59,9 +59,15 @@ var architecture = []row{
 	{pkg: "internal/kube/claim", pure: true, may: append(upTo("unit", "cluster", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}},             // the durable record of a placement
 	{pkg: "internal/kube/queue", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // a cluster as a question for dispatch
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", "k8s.io/klog"}},
+	{pkg: "internal/kube/adjust", pure: true, may: append(upTo("estimate", "dispatch", "catalogue", "kube", "box"), append([]string{"api/v1alpha1"}, decisions...)...), // what follows in a cluster from what agents observed
+		libs: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	{pkg: "internal/kube/learned", pure: true, may: upTo("estimate"), libs: []string{"k8s.io/api"}},                                      // what was learned of jobs, as a cluster keeps it
+	{pkg: "internal/kube/world", may: append(upTo("unit", "kube"), "api/v1alpha1"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // clusters made by hand, for tests
 	{pkg: "internal/kube/look", pure: true, may: append(upTo("box", "estimate", "dispatch", "catalogue", "kube"), append([]string{"api/v1alpha1"}, decisions...)...), // what people ask of a cluster
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery"}},
-	{pkg: "internal/kube/look/reader", may: append(upTo("kube"), "api/v1alpha1"), libs: []string{"k8s.io"}}, // reads a cluster once
+	{pkg: "internal/kube/look/reader", may: append(upTo("kube"), "api/v1alpha1"), libs: []string{"k8s.io"}},            // reads a cluster once
+	{pkg: "internal/kube/removal", pure: true, may: upTo("kube"), libs: []string{"k8s.io/api", "k8s.io/apimachinery"}}, // how weft leaves a cluster
+	{pkg: "internal/kube/removal/remover", may: upTo("kube"), libs: []string{"k8s.io"}},                                // carries that out
 	{pkg: "internal/report/kubetable", pure: true, may: upTo("unit", "plan", "report", "kube")},
 	{pkg: "internal/kube/controller", may: append(upTo("unit", "cluster", "box", "estimate", "dispatch", "plan", "kube"), "api/v1alpha1"), // plans for a cluster and acts on it
 		libs: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus"}},
@@ -94,7 +100,7 @@ var adapters = []string{"internal/sim", "internal/local", "internal/kube"}
 // testOnly may be imported by tests alone, and testLibs are the modules of others that tests may use besides those of
 // their package.
 var (
-	testOnly = []string{"internal/shared"}
+	testOnly = []string{"internal/shared", "internal/kube/world"}
 	testLibs = []string{
 		"pgregory.net/rapid", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "go.uber.org/goleak",
 		"github.com/chromedp/chromedp", "github.com/chromedp/cdproto", "sigs.k8s.io/yaml", "gopkg.in/evanphx/json-patch.v4",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -26,6 +27,7 @@ func TestDocuments(t *testing.T) {
 	for name := range texts {
 		report(t, checkLinks(name, texts, exists))
 	}
+	report(t, checkListed(texts))
 }
 
 // link is "](target)" or "](target "title")"; address is a target elsewhere.
@@ -38,24 +40,62 @@ var (
 // name; exists holds every file and folder.
 func checkLinks(name string, texts map[string]string, exists map[string]bool) []string {
 	var faults []string
-	for _, m := range link.FindAllStringSubmatch(prose(texts[name]), -1) {
-		if address.MatchString(m[1]) {
-			continue
-		}
-		target, anchor, _ := strings.Cut(m[1], "#")
-		file := name
-		if target != "" {
-			file = path.Join(path.Dir(name), target)
-		}
+	for _, target := range targets(name, texts[name]) {
+		file, anchor, _ := strings.Cut(target, "#")
 		text, isDocument := texts[file]
 		switch {
 		case !exists[file]:
-			faults = append(faults, fmt.Sprintf("%s links to %s, which is not there", name, m[1]))
+			faults = append(faults, fmt.Sprintf("%s links to %s, which is not there", name, target))
 		case anchor != "" && isDocument && !anchors(text)[anchor]:
-			faults = append(faults, fmt.Sprintf("%s links to %s: no such heading", name, m[1]))
+			faults = append(faults, fmt.Sprintf("%s links to %s: no such heading", name, target))
 		}
 	}
 	return faults
+}
+
+// checkListed finds documents that a reader does not come to. Who lists a document below the root is the README.md beside it or,
+// where there is none, any other document.
+func checkListed(texts map[string]string) []string {
+	links := map[string][]string{} // who links to a file
+	for name, text := range texts {
+		for _, target := range targets(name, text) {
+			file, _, _ := strings.Cut(target, "#")
+			links[file] = append(links[file], name)
+		}
+	}
+	var faults []string
+	for name := range texts {
+		index := path.Join(path.Dir(name), "README.md")
+		if name == index || path.Dir(name) == "." {
+			continue
+		}
+		if _, has := texts[index]; has && !slices.Contains(links[name], index) {
+			faults = append(faults, fmt.Sprintf("%s does not list %s", index, name))
+		} else if !slices.ContainsFunc(links[name], func(by string) bool { return by != name }) {
+			faults = append(faults, fmt.Sprintf("no document links to %s", name))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// targets are the files of the project that a document links to, from the root, with the heading behind a # where one is named.
+func targets(name, text string) []string {
+	var list []string
+	for _, m := range link.FindAllStringSubmatch(prose(text), -1) {
+		if address.MatchString(m[1]) {
+			continue
+		}
+		file, anchor, _ := strings.Cut(m[1], "#")
+		if file = path.Join(path.Dir(name), file); strings.HasPrefix(m[1], "#") {
+			file = name
+		}
+		if anchor != "" {
+			file += "#" + anchor
+		}
+		list = append(list, file)
+	}
+	return list
 }
 
 // code is `text between backticks`.
@@ -117,4 +157,9 @@ func TestDocumentsFindsFaults(t *testing.T) {
 	exists := map[string]bool{"README.md": true, "docs": true, "docs/a.md": true}
 	expect(t, checkLinks("README.md", texts, exists), "docs/b.md, which is not there", "docs/a.md#none", "#nowhere")
 	expect(t, checkLinks("docs/a.md", texts, exists), "#twice-2", "#no-heading")
+
+	expect(t, checkListed(map[string]string{
+		"README.md": "[a](docs/a.md#top)", "CHANGELOG.md": "", "docs/a.md": "[a](a.md) [c](more/c.md)", "docs/b.md": "[b](b.md)",
+		"docs/more/README.md": "[d](d.md)", "docs/more/c.md": "", "docs/more/d.md": "",
+	}), "docs/more/README.md does not list docs/more/c.md", "no document links to docs/b.md")
 }
