@@ -165,7 +165,7 @@ func (c *conn) refuse(reason wire.Refusal, why string) {
 	var packet [1]byte
 	for range mostQueued {
 		if n, err := unix.Read(c.fd, packet[:]); err != nil || n == 0 {
-			break
+			break // also where it had hung up: the message closed the connection
 		}
 	}
 	c.close()
@@ -179,6 +179,7 @@ func (c *conn) close() {
 	c.closed = true
 	c.queue = nil
 	c.a.poll.remove(c.fd)
+	c.fd = -1 // its number may be another's at once
 	if _, known := c.a.conns[c]; known {
 		delete(c.a.conns, c)
 		c.alloc.conns--

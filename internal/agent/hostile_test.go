@@ -64,6 +64,54 @@ func TestRefused(t *testing.T) {
 	r.audit()
 }
 
+// TestRefusedGone breaks the protocol and hangs up at once: the refusal finds the connection closed, and from then on the number of its
+// descriptor is that of whatever was opened next, which is not the agent's to read.
+func TestRefusedGone(t *testing.T) {
+	r := start(t, Options{})
+	job := r.job(Spec{})
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = unix.Close(pipe[0]), unix.Close(pipe[1]) }()
+	written, err := unix.Write(pipe[1], make([]byte, 1<<14))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var opens sync.WaitGroup
+	opens.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if fd, err := unix.Dup(pipe[0]); err == nil {
+				_ = unix.Close(fd)
+			}
+		}
+	})
+	const tries = 1000
+	for range tries {
+		p, err := tryConnect(t, job.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = p.raw([]byte{1})
+		p.hangUp()
+	}
+	eventually(t, "all are refused", func() (all bool) {
+		r.a.do(func() { all = r.a.messages.in == tries && len(r.a.conns) == 0 })
+		return all
+	})
+	close(stop)
+	opens.Wait()
+	if left, err := unix.IoctlGetInt(pipe[0], unix.TIOCINQ); err != nil || left != written {
+		t.Errorf("%d of %d bytes are left, %v: the agent read what is not its own", left, written, err)
+	}
+}
+
 // TestOtherUser connects as another user than the allocation's.
 func TestOtherUser(t *testing.T) {
 	if unix.Geteuid() != 0 {
