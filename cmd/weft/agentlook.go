@@ -31,7 +31,11 @@ func (c agentAt) ask(ctx context.Context, r agent.Request, asJSON bool) (agent.R
 		return agent.Response{}, noAgent(err, c.dir(), asJSON)
 	}
 	defer func() { _ = client.Close() }() // it is answered
-	answer, err := client.Ask(r)
+	answer, err := client.Ask(ctx, r)
+	if errors.Is(err, agent.ErrSilent) {
+		return answer, &failure{inputError{trace.Errors{{Code: "unreachable", File: c.dir(), Message: err.Error(),
+			Why: "it hangs, or the machine is too busy", Fix: "start the agent anew: its jobs go on"}}, asJSON}, exitUnreachable}
+	}
 	return answer, refused(err, asJSON)
 }
 

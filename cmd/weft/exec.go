@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"weft.dev/weft/internal/agent"
 	"weft.dev/weft/internal/spelling"
@@ -69,7 +70,7 @@ func (c *execCommand) Run(ctx context.Context, s *session) error {
 			Why: "the loader takes them for the end of a name", Fix: "name another folder in WEFT_LIB"}})
 	}
 	warn(s, path)
-	dir, err := c.join(ctx)
+	dir, err := c.join(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func programsBeside(program string) []string {
 }
 
 // join is the folder of the allocation: the one named, or a new one of the agent there, which ends with this process.
-func (c *execCommand) join(ctx context.Context) (string, error) {
+func (c *execCommand) join(ctx context.Context, s *session) (string, error) {
 	dir, err := filepath.Abs(cmp.Or(c.Socket, defaultDir()))
 	if err != nil {
 		return "", troubled(err)
@@ -146,10 +147,17 @@ func (c *execCommand) join(ctx context.Context) (string, error) {
 	}
 	spec := &agent.Spec{Name: cmp.Or(c.Name, filepath.Base(c.Command[0])), GPUs: c.GPU, Class: class, Weight: c.Weight,
 		Reserved: memoryOr(c.Reserved, agent.Default), Peak: memoryOr(c.Peak, agent.Default), Cooperates: c.Cooperate, UID: os.Geteuid(), PID: os.Getpid()}
+	waits := time.AfterFunc(2*time.Second, func() {
+		_, _ = fmt.Fprintln(s.stderr, "weft: waiting until its memory is free; Ctrl-C gives up")
+	})
 	answer, err := agentAt{dir}.ask(ctx, agent.Request{Op: agent.OpAllocate, Spec: spec}, false)
+	waits.Stop()
 	var input *inputError
 	var failed *failure
-	if err != nil && !errors.As(err, &input) && !errors.As(err, &failed) {
+	switch {
+	case ctx.Err() != nil: // also where the answer came at that moment: it ends with this process
+		return "", statusError(exitInterrupted)
+	case err != nil && !errors.As(err, &input) && !errors.As(err, &failed):
 		return "", troubled(err)
 	}
 	return answer.Dir, err

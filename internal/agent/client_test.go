@@ -158,7 +158,7 @@ func (r *rig) ask(q Request) (Response, error) {
 		return Response{}, err
 	}
 	defer c.Close()
-	return c.Ask(q)
+	return c.Ask(context.Background(), q)
 }
 
 func (r *rig) stats() *Stats {

@@ -33,7 +33,7 @@ func asked(t *testing.T, b *bench.Bed, r agent.Request) agent.Response {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // it is answered
-	answer, err := c.Ask(r)
+	answer, err := c.Ask(soon(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}

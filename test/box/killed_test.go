@@ -267,7 +267,7 @@ func (b *bed) allocations() []agent.Job {
 		b.t.Fatal(err)
 	}
 	defer func() { _ = a.Close() }() // only asked
-	answer, err := a.Ask(agent.Request{Op: agent.OpList})
+	answer, err := a.Ask(b.t.Context(), agent.Request{Op: agent.OpList})
 	if err != nil {
 		b.t.Fatal(err)
 	}
