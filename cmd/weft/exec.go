@@ -54,8 +54,9 @@ const (
 
 // Run implements the command.
 func (c *execCommand) Run(ctx context.Context, s *session) error {
-	if len(c.Command) > 0 && c.Command[0] == "--" {
-		c.Command = c.Command[1:]
+	var err error
+	if c.Command, err = commandIn(c.Command, "exec", false); err != nil {
+		return err
 	}
 	path, err := findProgram(c.Command)
 	if err != nil {
@@ -90,6 +91,19 @@ func troubled(err error) error {
 		faults = trace.Errors{{Code: "failed", File: "weft exec", Message: err.Error()}}
 	}
 	return &failure{inputError{faults, false}, exitTrouble}
+}
+
+// commandIn is a program and its arguments: the words after the flags of a command of weft, and after "--". Without that, a first word
+// like a flag is one that the command does not know.
+func commandIn(words []string, verb string, asJSON bool) ([]string, error) {
+	switch {
+	case len(words) > 0 && words[0] == "--":
+		return words[1:], nil
+	case len(words) > 0 && strings.HasPrefix(words[0], "-"):
+		flag, _, _ := strings.Cut(words[0], "=")
+		return nil, misuse("unknown flag "+flag, "weft "+verb, asJSON)
+	}
+	return words, nil
 }
 
 // findProgram is the file that a command names.

@@ -153,12 +153,20 @@ func (s *session) misused(err error) error {
 			command += " " + word
 		}
 	}
-	message := err.Error()
+	message := numbers.Replace(err.Error())
 	if flag, _, ended := strings.Cut(message, ": expected "); ended && strings.HasSuffix(message, "<EOL>)") {
 		message = flag + " wants a value"
 	}
-	return &inputError{trace.Errors{{Code: "usage", File: "command line", Message: message, Fix: "see " + command + " --help"}},
-		slices.Contains(s.args, "--json")}
+	return misuse(message, command, slices.Contains(s.args, "--json"))
+}
+
+// numbers puts what the parser of the command line says of numbers into a user's words.
+var numbers = strings.NewReplacer("a valid 64 bit int", "a whole number", "a valid 64 bit uint", "a whole number", "an int", "a whole number",
+	"a float", "a number")
+
+// misuse is a fault of a command line that does not parse.
+func misuse(message, command string, asJSON bool) error {
+	return &inputError{trace.Errors{{Code: "usage", File: "command line", Message: message, Fix: "see " + command + " --help"}}, asJSON}
 }
 
 // screenOf is the screen behind a writer: as wide as the terminal, or 120 columns where there is none.

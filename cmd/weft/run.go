@@ -60,8 +60,9 @@ Examples:
 
 // Run implements the command.
 func (c *runCommand) Run(ctx context.Context, s *session) error {
-	if len(c.Command) > 0 && c.Command[0] == "--" {
-		c.Command = c.Command[1:]
+	var err error
+	if c.Command, err = commandIn(c.Command, "run", c.JSON); err != nil {
+		return err
 	}
 	if c.JSON && !c.Detach {
 		return asInput(flagError("json", "", "--json without -d", "the standard output is the job's", "weft run -d --json; weft wait --json tells how it ended"), true)

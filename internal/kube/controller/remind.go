@@ -53,7 +53,7 @@ func (c *Controller) remind(ctx context.Context) {
 			continue
 		}
 		r.times++
-		if err := c.touch(ctx, p, r.times); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+		if err := c.touch(ctx, p, r.times); err != nil && ctx.Err() == nil && !absent(err) {
 			c.o.Log.Warn("a Pod that does not begin could not be changed: its kubelet tries again by itself", "pod", r.pod, "error", err)
 		}
 		if r.times < mostRemind {
@@ -65,6 +65,9 @@ func (c *Controller) remind(ctx context.Context) {
 		}
 	}
 }
+
+// absent says whether a Pod is not there any more, or another one of its name is.
+func absent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // begun says whether a Pod's kubelet needs no reminder: it has what it needs of claims, or the Pod is to end.
 func begun(p *corev1.Pod) bool {
