@@ -134,6 +134,21 @@ func (r *rig) crash() {
 	r.a = nil
 }
 
+// keeps has the agent write its state, and waits for it.
+func (r *rig) keeps() {
+	r.Helper()
+	kept := make(chan error, 1)
+	r.a.do(func() { r.a.keepThen(func(err error) { kept <- err }) })
+	select {
+	case err := <-kept:
+		if err != nil {
+			r.Fatal(err)
+		}
+	case <-time.After(patient):
+		r.Fatalf("the state is not written within %v", patient)
+	}
+}
+
 // job allocates.
 func (r *rig) job(s Spec) Response {
 	r.Helper()

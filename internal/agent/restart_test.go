@@ -32,11 +32,7 @@ func TestRestart(t *testing.T) {
 			one.allocate(2, unit.GiB)
 			one.send(&wire.Export{Shared: wire.Shared{Handle: 1, Key: [wire.KeySize]byte{7}}})
 			g := one.request()
-			kept := make(chan error, 1)
-			r.a.do(func() { r.a.keepThen(func(err error) { kept <- err }) })
-			if err := <-kept; err != nil {
-				t.Fatal(err)
-			}
+			r.keeps()
 			end(r)
 			r.open()
 			two = r.again(b.Socket, two, 0)

@@ -64,11 +64,7 @@ func TestPeakIsKept(t *testing.T) {
 				}
 			}
 			check()
-			kept := make(chan error, 1)
-			r.a.do(func() { r.a.keepThen(func(err error) { kept <- err }) })
-			if err := <-kept; err != nil {
-				t.Fatal(err)
-			}
+			r.keeps()
 			end(r)
 			r.open()
 			check()
