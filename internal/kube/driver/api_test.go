@@ -198,11 +198,12 @@ func bound(t *testing.T, client kubernetes.Interface, name string) *resourcev1.R
 // taints.
 func TestOnRealControlPlane(t *testing.T) {
 	client, own, plane := controlPlane(t)
-	b := newBed(t, own, Options{Health: 100 * time.Millisecond, Look: 500 * time.Millisecond})
+	b := newBed(t, own, Options{Health: 100 * time.Millisecond})
 	eventually(t, "two devices with all that was published", 20*time.Second, func() bool {
 		list, whole := devices(t, client)
 		return whole && len(list) == 2 && *list[0].AllowMultipleAllocations && list[1].Capacity[kube.CapacityMemory].RequestPolicy != nil && list[0].Attributes[kube.AttributeVersion].VersionValue != nil
 	})
+	kubeletStarts(t, client)
 	share := func(name string, reserved, peak unit.Bytes) *claim.Share {
 		return &claim.Share{Claim: "weft-" + name, GPUs: []string{b.uuid(0)}, Class: weft.Guaranteed, Floor: 0.9, Reserved: reserved, Peak: peak, Part: 250}
 	}
@@ -243,6 +244,23 @@ func TestOnRealControlPlane(t *testing.T) {
 		return err == nil && len(list) == 2 && len(list[0].Taints) == 0 && len(list[1].Taints) == 1 && list[1].Taints[0].TimeAdded != nil && len(events.Items) == 2
 	})
 	t.Run("API server away", func(t *testing.T) { serverAway(t, b, plane, bound(t, client, "first")) })
+}
+
+// kubeletStarts deletes the slices of the node, as a kubelet does that starts: they are back soon, however short ago they were written.
+func kubeletStarts(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	for range 2 {
+		if err := client.ResourceV1().ResourceSlices().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{
+			FieldSelector: resourcev1.ResourceSliceSelectorNodeName + "=" + node}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		eventually(t, "the devices are published again", 20*time.Second, func() bool {
+			list, whole := devices(t, client)
+			return whole && len(list) == 2
+		})
+		t.Logf("published again after %v", time.Since(began))
+	}
 }
 
 // serverAway: without an API server claims are taken back and running ones left alone; nothing new is prepared, and all is well when it

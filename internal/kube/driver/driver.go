@@ -73,6 +73,7 @@ type Driver struct {
 	helper  *kubeletplugin.Helper
 
 	publishing sync.Mutex // held while the slices are set: the newest state is set last
+	slices     *resourceslice.Controller
 
 	mu      sync.Mutex
 	faults  []Fault       // by GPU
@@ -184,27 +185,8 @@ func (d *Driver) Close() {
 	d.stop()
 	d.helper.Stop()
 	d.work.Wait()
+	d.slices.Stop() // nil has nothing to stop
 	d.tell.close()
-}
-
-// publish tells the scheduler of the GPUs as they are now. A node that weft may not serve has none. The first call waits for the
-// API server.
-func (d *Driver) publish(ctx context.Context) {
-	d.publishing.Lock()
-	defer d.publishing.Unlock()
-	d.mu.Lock()
-	v := d.serving
-	r := Resources(d.o.Node, d.o.Version, d.o.GPUs, d.faults)
-	d.mu.Unlock()
-	if !v.known() {
-		return // what the last driver published stands
-	}
-	if !v.may {
-		r = Resources(d.o.Node, d.o.Version, nil, nil)
-	}
-	if err := d.helper.PublishResources(ctx, r); err != nil && ctx.Err() == nil {
-		d.log.Error("the GPUs cannot be published", "fault", err)
-	}
 }
 
 // begin publishes once it is known whether the node is weft's to serve.
@@ -304,12 +286,8 @@ func (p plugin) UnprepareResourceClaims(ctx context.Context, list []kubeletplugi
 	return answer, nil
 }
 
-// HandleError implements kubeletplugin.DRAPlugin. What concerns the slices is tried again by the helper; anything else ends the driver.
+// HandleError implements kubeletplugin.DRAPlugin. What the helper cannot mend ends the driver.
 func (p plugin) HandleError(_ context.Context, err error, msg string) {
-	var fields *resourceslice.DroppedFieldsError
-	if errors.As(err, &fields) {
-		p.d.drop(fields)
-	}
 	p.d.log.Error(msg, "fault", err)
 	if errors.Is(err, kubeletplugin.ErrRecoverable) {
 		return

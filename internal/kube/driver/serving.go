@@ -86,21 +86,22 @@ func (v verdict) condition(now metav1.Time, old []corev1.NodeCondition) corev1.N
 
 // judge looks at the node and writes the condition where it changed. Without an answer of the API server the last verdict stands;
 // before there is one, nothing is published or prepared.
-func (d *Driver) judge(ctx context.Context) (changed bool) {
+func (d *Driver) judge(ctx context.Context) {
 	node, err := d.o.Client.CoreV1().Nodes().Get(ctx, d.o.Node, metav1.GetOptions{})
 	if err != nil {
 		d.log.Error("the node cannot be read", "fault", err)
-		return false
+		return
 	}
 	list, err := d.o.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
 		FieldSelector: fmt.Sprintf("%s=%s,%s=%s", resourcev1.ResourceSliceSelectorDriver, nvidiaDriver, resourcev1.ResourceSliceSelectorNodeName, d.o.Node)})
 	if err != nil {
 		d.log.Error("the slices of other drivers cannot be read", "fault", err)
-		return false
+		return
 	}
 	d.mu.Lock()
 	v := judgeNode(node, list.Items, d.dropped)
-	changed, d.serving = d.serving != v, v
+	changed := d.serving != v
+	d.serving = v
 	d.mu.Unlock()
 	if changed && !v.may {
 		d.log.Error("the GPUs of this node are not served", "reason", v.reason, "text", v.text)
@@ -108,7 +109,6 @@ func (d *Driver) judge(ctx context.Context) (changed bool) {
 	if err := d.setCondition(ctx, node, v); err != nil {
 		d.log.Error("the node's condition cannot be written", "fault", err)
 	}
-	return changed
 }
 
 // setCondition writes the node's condition, if it says something else.
@@ -127,11 +127,10 @@ func (d *Driver) setCondition(ctx context.Context, node *corev1.Node, v verdict)
 	return err
 }
 
-// lookAtNode serves, or ceases to, as the node is now.
+// lookAtNode serves, or ceases to, as the node is now. Where nothing has changed that writes nothing, unless somebody else did.
 func (d *Driver) lookAtNode(ctx context.Context) {
-	if d.judge(ctx) {
-		d.publish(ctx)
-	}
+	d.judge(ctx)
+	d.publish(ctx)
 }
 
 // allowed says why nothing new may be prepared. What is prepared stays so.
