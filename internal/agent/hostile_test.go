@@ -163,12 +163,16 @@ func asUser(t *testing.T, uid int, f func()) {
 
 // TestFlood sends as fast as it can from several connections of one job, and leaves what it is told unread: the hand-overs of
 // two other jobs go on.
-func TestFlood(t *testing.T) {
+func TestFlood(t *testing.T) { within(t, 250*time.Millisecond, flooded) }
+
+// flooded is how long 99 of 100 hand-overs take at most.
+func flooded(t *testing.T) time.Duration {
+	t.Helper()
 	r := start(t, Options{})
 	hostile := r.job(Spec{Name: "hostile"})
-	for range 2 {
-		spawn(t, "floods", hostile.Socket)
-	}
+	first, _ := spawn(t, "floods", hostile.Socket)
+	second, _ := spawn(t, "floods", hostile.Socket)
+	defer func() { _, _ = first.Process.Kill(), second.Process.Kill() }() // the next try has its own
 	one := hello(t, r.job(Spec{}).Socket, wire.Hello{GPUs: 1})
 	two := hello(t, r.job(Spec{}).Socket, wire.Hello{GPUs: 1})
 	var took []time.Duration
@@ -184,9 +188,7 @@ func TestFlood(t *testing.T) {
 	slices.Sort(took)
 	p99 := took[len(took)*99/100] // the longest is this process's own wait for a processor, which the flood has
 	t.Logf("hand-overs beside the flood: p50 %v, p99 %v, longest %v", took[len(took)/2], p99, took[len(took)-1])
-	if p99 > 250*time.Millisecond {
-		t.Errorf("one of a hundred hand-overs took %v", p99)
-	}
+	return p99
 }
 
 // TestUnread leaves all unread: the connection is closed at a bound, and nothing waits for it.

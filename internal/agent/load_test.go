@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"bytes"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +16,11 @@ import (
 )
 
 // TestStorm starts 300 processes at once.
-func TestStorm(t *testing.T) {
+func TestStorm(t *testing.T) { within(t, time.Second, storm) } // 10 ms where nothing else runs
+
+// storm is how long 99 of 100 processes wait at most until they are known.
+func storm(t *testing.T) time.Duration {
+	t.Helper()
 	r := start(t, Options{})
 	job := r.job(Spec{})
 	const processes = 300
@@ -30,13 +38,12 @@ func TestStorm(t *testing.T) {
 	}
 	all.Wait()
 	slices.Sort(took)
-	t.Logf("registered: p50 %v, p99 %v, longest %v", took[processes/2], took[processes*99/100], took[processes-1])
+	p99 := took[processes*99/100]
+	t.Logf("registered: p50 %v, p99 %v, longest %v", took[processes/2], p99, took[processes-1])
 	if n := len(r.stats().Jobs[0].PIDs); n != processes {
 		t.Errorf("%d of %d are known", n, processes)
 	}
-	if p99 := took[processes*99/100]; p99 > time.Second { // 10 ms where nothing else runs
-		t.Errorf("p99 %v", p99)
-	}
+	return p99
 }
 
 // TestSchedules runs jobs with random iterations through the sockets: nobody is out of memory, nobody waits for ever.
@@ -77,13 +84,36 @@ func TestSchedules(t *testing.T) {
 	r.audit()
 }
 
+// baton is what the holder of the token has, and nobody else.
+type baton struct {
+	sync.Mutex
+	doubles atomic.Int32 // grants while another held it
+}
+
 // TestRestartUnderLoad restarts the agent again and again while jobs hand the token around. Nobody is granted while another
 // holds, by what the processes themselves see.
 func TestRestartUnderLoad(t *testing.T) {
+	for range 5 {
+		doubles, overruns := restartUnderLoad(t)
+		switch {
+		case doubles == 0:
+			return
+		case overruns == 0:
+			t.Fatalf("%d times granted while another holds", doubles)
+		}
+		t.Logf("another try: the agent gave up %d holders, which had no processor for longer than it waits", overruns)
+	}
+	t.Error("in each of five tries a holder had no processor for longer than the agent waits")
+}
+
+// restartUnderLoad is one try: how often two held, and how many holders the agent gave up as hung.
+func restartUnderLoad(t *testing.T) (doubles, overruns int) {
+	t.Helper()
+	var log bytes.Buffer // an agent that is closed writes no more
 	o := quick
 	o.Settle, o.MaxDrain = 5*time.Second, 5*time.Second // a holder that is given up as too slow would see another hold
-	r := start(t, Options{Arbiter: o})
-	var holder sync.Mutex
+	r := start(t, Options{Arbiter: o, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var holder baton
 	stop := make(chan struct{})
 	var jobs sync.WaitGroup
 	turns := make([]int, 3)
@@ -99,17 +129,19 @@ func TestRestartUnderLoad(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	close(stop)
 	jobs.Wait()
+	r.close()
 	for i, n := range turns {
 		if n < 5 {
 			t.Errorf("job %d had %d turns", i, n)
 		}
 	}
 	t.Logf("turns: %v", turns)
+	return int(holder.doubles.Load()), strings.Count(log.String(), "type="+EventOverrun)
 }
 
 // taker takes the token, checks that it alone has it, and gives it back when told to; it connects again when it is cut off. It
 // keeps its gate open without an agent, as a process does.
-func taker(t *testing.T, socket string, holder *sync.Mutex, stop <-chan struct{}) (turns int) {
+func taker(t *testing.T, socket string, holder *baton, stop <-chan struct{}) (turns int) {
 	t.Helper()
 	var session, epoch uint64
 	give := func() {
@@ -134,7 +166,7 @@ func taker(t *testing.T, socket string, holder *sync.Mutex, stop <-chan struct{}
 }
 
 // turn is one connection of a taker.
-func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, holder *sync.Mutex, give func(), stop <-chan struct{}) (uint64, int) {
+func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, holder *baton, give func(), stop <-chan struct{}) (uint64, int) {
 	t.Helper()
 	if p.trySend(&wire.Hello{Session: session, Epoch: *epoch, GPUs: 1}) != nil {
 		return session, turns
@@ -159,7 +191,7 @@ func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, ho
 			}
 		case *wire.Grant:
 			if !holder.TryLock() {
-				t.Error("granted while another holds")
+				holder.doubles.Add(1)
 				return session, turns
 			}
 			*epoch = m.Epoch
