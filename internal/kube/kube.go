@@ -35,6 +35,9 @@ const (
 	LabelServe   = "weft.dev/serve"   // of a node: "false" keeps weft off it
 )
 
+// Managed says by its labels whether a Pod was rewritten, or a claim is one of weft's.
+func Managed(labels map[string]string) bool { return labels[LabelManaged] == "true" }
+
 // Annotations that users write on Pods.
 const (
 	AnnotationFloor      = "weft.dev/floor"      // least share of its speed alone, in (0, 1]

@@ -221,7 +221,7 @@ func (s *bed) named(t *testing.T, out string, holders []*corev1.Pod) {
 	t.Helper()
 	for _, p := range holders {
 		mode := "native"
-		if p.Labels[kube.LabelManaged] == "true" {
+		if kube.Managed(p.Labels) {
 			mode = "shared"
 		}
 		line := slices.IndexFunc(strings.Split(out, "\n"), func(l string) bool {

@@ -129,7 +129,7 @@ func pinned(expression string) (string, bool) {
 }
 
 // Managed says whether a claim says of itself that weft wrote it.
-func Managed(c *resourcev1.ResourceClaim) bool { return c.Labels[kube.LabelManaged] == "true" }
+func Managed(c *resourcev1.ResourceClaim) bool { return kube.Managed(c.Labels) }
 
 // Owner is the Pod that a claim belongs to; false where it belongs to none.
 func Owner(c *resourcev1.ResourceClaim) (metav1.OwnerReference, bool) {

@@ -33,7 +33,7 @@ type reminder struct {
 // moved takes a change of a Pod; now is nil for one that is gone.
 func (c *Controller) moved(old, now *corev1.Pod) {
 	c.lanes.moved(old, now)
-	if c.leading.Load() && old != nil && now != nil && old.Spec.NodeName == "" && now.Spec.NodeName != "" && now.Labels[kube.LabelManaged] == "true" {
+	if c.leading.Load() && old != nil && now != nil && old.Spec.NodeName == "" && now.Spec.NodeName != "" && kube.Managed(now.Labels) {
 		c.reminders.AddAfter(reminder{pod: nameOf(now), uid: now.UID}, remindAfter)
 	}
 }

@@ -174,7 +174,7 @@ const (
 // modeOf a Pod.
 func modeOf(p *corev1.Pod) Mode {
 	switch {
-	case p.Labels[kube.LabelManaged] == "true":
+	case kube.Managed(p.Labels):
 		return Shared
 	case pod.WholeGPUs(p) > 0:
 		return Native
@@ -186,7 +186,7 @@ func modeOf(p *corev1.Pod) Mode {
 func (l *Look) stateOf(p *corev1.Pod) State {
 	_, bad := l.q.Faults[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
 	switch {
-	case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+	case queue.Done(p):
 		return Ended
 	case p.DeletionTimestamp != nil:
 		return Stopping

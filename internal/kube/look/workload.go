@@ -98,7 +98,7 @@ func (w *Workload) add(l *Look, pods []*corev1.Pod, floor float64) {
 		}
 		j.Workers += max(1, n)
 		w.Pods++
-		if other.Labels[kube.LabelManaged] == "true" {
+		if kube.Managed(other.Labels) {
 			w.Shared++
 		}
 		if other.Spec.NodeName != "" {
@@ -110,7 +110,7 @@ func (w *Workload) add(l *Look, pods []*corev1.Pod, floor float64) {
 
 // ask is what a Pod asks of weft, or would ask had it opted in; nil where it cannot share.
 func ask(p *corev1.Pod, d pod.Defaults) (*corev1.Pod, *pod.Request) {
-	if p.Labels[kube.LabelManaged] == "true" {
+	if kube.Managed(p.Labels) {
 		r, _ := pod.Read(p, d)
 		return p, r
 	}

@@ -21,7 +21,7 @@ import (
 // Init containers that end before the others begin use the GPUs of the first container that asks for some. A Pod with faults is
 // not changed. Rewriting what was rewritten changes nothing, unless somebody added a container that asks.
 func Rewrite(p *corev1.Pod, d Defaults, name func() string) (changed bool, faults field.ErrorList) {
-	managed := p.Labels[kube.LabelManaged] == "true"
+	managed := kube.Managed(p.Labels)
 	asking, asks := asking(p)
 	strange := strangers(p, managed)
 	annotated := slices.ContainsFunc(optIn, func(key string) bool { _, stated := p.Annotations[key]; return stated })

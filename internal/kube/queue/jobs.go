@@ -40,7 +40,7 @@ func (q *Queue) jobs() []*Job {
 	for _, p := range inOrder(q.cluster.Pods) {
 		switch {
 		case Done(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "":
-		case p.Labels[kube.LabelManaged] == "true":
+		case kube.Managed(p.Labels):
 			m := q.member(p, claims)
 			if m == nil {
 				continue
@@ -136,7 +136,7 @@ func (q *Queue) asksWhole(p *corev1.Pod) bool {
 
 // Concerns says whether a Pod shares GPUs or asks for whole ones.
 func Concerns(p *corev1.Pod) bool {
-	return p.Labels[kube.LabelManaged] == "true" || pod.WholeGPUs(p) > 0
+	return kube.Managed(p.Labels) || pod.WholeGPUs(p) > 0
 }
 
 // standing of a member.

@@ -31,7 +31,7 @@ func (q *Queue) users() map[string]dispatch.User {
 		users[name] = u
 	}
 	for _, p := range q.cluster.Pods {
-		if u, known := users[p.Namespace]; known && p.Labels[kube.LabelManaged] == "true" && p.Annotations[kube.AnnotationGPU] != "" {
+		if u, known := users[p.Namespace]; known && kube.Managed(p.Labels) && p.Annotations[kube.AnnotationGPU] != "" {
 			from, to := ran(p, q.cluster.Now)
 			u.Used += used(float64(gpusNamed(p)), q.cluster.Now.Sub(from), q.cluster.Now.Sub(to))
 			users[p.Namespace] = u

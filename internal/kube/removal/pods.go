@@ -123,7 +123,7 @@ func podOf(p *corev1.Pod, mode look.Mode) *Pod {
 		out.Owner = fmt.Sprintf("%s/%s", owner.Kind, owner.Name)
 	}
 	switch {
-	case ended(p):
+	case queue.Done(p):
 		out.State = look.Ended
 	case p.DeletionTimestamp != nil:
 		out.State = look.Stopping
@@ -131,10 +131,6 @@ func podOf(p *corev1.Pod, mode look.Mode) *Pod {
 		out.State = look.Waiting
 	}
 	return out
-}
-
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // Waiting are the Pods that opted in and have nothing yet: without weft they would wait for ever, as what they asked for was taken out of
@@ -150,7 +146,7 @@ func (w *World) Waiting() []Pod {
 	}
 	var list []*Pod
 	for _, p := range w.Pods {
-		if p.Labels[kube.LabelManaged] == "true" && p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !ended(p) && !holds[p.UID] {
+		if kube.Managed(p.Labels) && p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !queue.Done(p) && !holds[p.UID] {
 			list = append(list, podOf(p, look.Shared))
 		}
 	}
