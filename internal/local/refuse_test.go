@@ -118,12 +118,12 @@ func TestJobsRunAsTheirUser(t *testing.T) {
 		t.Skip("SKIPPED: only root runs jobs of several users")
 	}
 	b := open(t, 1)
-	ids, err := b.Submit(box.Caller{UID: 12001, GID: 12003}, spec("id -u; id -g; id -G; cat /etc/shadow"))
+	ids, err := b.Submit(box.Caller{UID: 12001, GID: 12003}, spec("exec 2>&1; id -u; id -g; id -G; cat /etc/shadow"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := b.done(ids[0])
-	if got := b.log(ids[0]); j.User != "12001" || !strings.Contains(got, "12001\n12003\n12003\n") || *j.Exit == 0 { // errors may come first
+	if got := b.log(ids[0]); j.User != "12001" || !strings.HasPrefix(got, "12001\n12003\n12003\n") || *j.Exit == 0 {
 		t.Errorf("user %s: %q, exit %d", j.User, got, *j.Exit)
 	}
 }
