@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -120,6 +121,82 @@ func TestShepherdKilled(t *testing.T) {
 	t.Logf("%d never claimed, %d lost, of which %d had run", never, lost, ran)
 }
 
+// TestSweepsBetweenPrograms kills the shepherds of processes that begin one program after the other: they have no environment
+// meanwhile, and a single look misses many.
+func TestSweepsBetweenPrograms(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	for range rounds {
+		dir := t.TempDir()
+		put(t, filepath.Join(dir, "again"), "exec sh again\n", 0o600)
+		p := start(t, dir, script(dir, "setsid sh again & exec sleep 1000"), nil)
+		eventually(t, "both are there", func() bool { return len(inside(t, dir)) == 2 })
+		if err := unix.Kill(p.claim.PID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if e := ended(t, p); e.Cause != Lost || e.Fault != "" {
+			t.Fatalf("%+v", e)
+		}
+		if left := inside(t, dir); len(left) > 0 {
+			t.Fatalf("%v are left", left)
+		}
+	}
+}
+
+// firstThread makes a process of this test one whose first thread ends, while another makes the file that it names and goes on.
+const firstThread = "SHEPHERD_TEST_FIRST_THREAD"
+
+func init() {
+	if os.Getenv(firstThread) != "" {
+		runtime.LockOSThread() // so that TestMain is on the first one
+	}
+}
+
+func endFirstThread(ready string) {
+	go func() {
+		for p, err := lookAt(os.Getpid()); err != nil || p.state != 'Z'; p, err = lookAt(os.Getpid()) {
+			time.Sleep(time.Millisecond)
+		}
+		if err := os.WriteFile(ready, []byte("\n"), 0o600); err != nil {
+			panic(err)
+		}
+		time.Sleep(time.Hour)
+	}()
+	_, _, err := unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // of this thread alone
+	panic(err)
+}
+
+// TestFirstThreadEnds: a program whose first thread has ended is a zombie to /proc. It goes on, and is ended like any other.
+func TestFirstThreadEnds(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cause, end := range map[string]func(p *Process) error{
+		Stopped: func(p *Process) error { return p.Stop(Stopped) },
+		Lost:    func(p *Process) error { return unix.Kill(p.claim.PID, unix.SIGKILL) },
+	} {
+		t.Run(cause, func(t *testing.T) {
+			dir := t.TempDir()
+			p := start(t, dir, script(dir, fmt.Sprintf("%[1]s=left setsid %[2]s & %[1]s=ready exec %[2]s", firstThread, program)), nil)
+			exists(t, filepath.Join(dir, "left"))
+			exists(t, filepath.Join(dir, "ready"))
+			if list := of(p.claim.Mark); len(list) != 2 {
+				t.Errorf("of the job are %v", list)
+			}
+			if err := end(p); err != nil {
+				t.Fatal(err)
+			}
+			if e := ended(t, p); e.Cause != cause || e.Forced || e.Fault != "" {
+				t.Errorf("%+v", e)
+			}
+			gone(t, p)
+		})
+	}
+}
+
 // daemonDir makes a process of this test one that starts attempts in a folder, and numberName is how many.
 const daemonDir = "SHEPHERD_TEST_DAEMON"
 
@@ -221,9 +298,11 @@ func TestDaemonKilled(t *testing.T) {
 	if _, err := p.Exit(); err == nil {
 		t.Error("it has an exit before it ended")
 	}
-	if pid := p.PID(); !marked(pid, markName+"="+p.claim.Mark) {
-		t.Errorf("%d is no process of the job", pid)
-	}
+	eventually(t, "its process is the job's", func() bool {
+		program, err := lookAt(p.PID())
+		is, _ := program.marked(markName + "=" + p.claim.Mark)
+		return err == nil && is
+	})
 	if e := ended(t, p); e.Status != 4 || e.Cause != "" || e.Dropped != 0 {
 		t.Errorf("%+v", e)
 	}

@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(daemonDir); dir != "" {
 		daemon(dir)
 	}
+	if ready := os.Getenv(firstThread); ready != "" {
+		endFirstThread(ready)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -18,6 +18,9 @@ type proc struct {
 	pid, parent int
 	start       uint64          // in ticks since the machine started: with the pid, it names a process
 	state       byte            // as /proc has it: Z is a zombie
+	threads     int             // of a zombie, those that go on and itself
+	kernel      bool            // it is one of the kernel's own
+	bare        bool            // it has an environment, with nothing in it
 	end         unix.WaitStatus // of a zombie, where this process may see it
 }
 
@@ -29,8 +32,8 @@ type key struct {
 
 func (p proc) key() key { return key{p.pid, p.start} }
 
-// dead says whether a process only waits to be reaped.
-func (p proc) dead() bool { return p.state == 'Z' || p.state == 'X' }
+// dead says whether a process only waits to be reaped. One whose first thread has ended is a zombie while others go on.
+func (p proc) dead() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // lookAt is the process with a pid. There is none: fs.ErrNotExist, or ESRCH.
 func lookAt(pid int) (proc, error) {
@@ -41,6 +44,9 @@ func lookAt(pid int) (proc, error) {
 	return parseStat(pid, b)
 }
 
+// kernelThread is the flag of a process that is the kernel's own.
+const kernelThread = 0x0020_0000
+
 // parseStat reads /proc/PID/stat. The second field, the name, may hold anything, also blanks and parentheses.
 func parseStat(pid int, b []byte) (proc, error) {
 	_, rest, found := cutLast(b, ')')
@@ -50,12 +56,18 @@ func parseStat(pid int, b []byte) (proc, error) {
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
 	start, err2 := strconv.ParseUint(string(fields[19]), 10, 64)
-	p := proc{pid: pid, parent: parent, start: start, state: fields[0][0]}
-	if len(fields) > 49 && p.dead() {
-		end, _ := strconv.ParseUint(string(fields[49]), 10, 32) // 0 where it may not be seen
-		p.end = unix.WaitStatus(end)
+	flags, err3 := strconv.ParseUint(string(fields[6]), 10, 64)
+	threads, err4 := strconv.Atoi(string(fields[17]))
+	p := proc{pid: pid, parent: parent, start: start, state: fields[0][0], threads: threads, kernel: flags&kernelThread != 0}
+	if len(fields) > 49 { // where they may not be seen, these are 0
+		from, to := string(fields[47]), string(fields[48])
+		p.bare = from == to && to != "0"
+		if p.dead() {
+			end, _ := strconv.ParseUint(string(fields[49]), 10, 32)
+			p.end = unix.WaitStatus(end)
+		}
 	}
-	return p, errors.Join(err, err2)
+	return p, errors.Join(err, err2, err3, err4)
 }
 
 func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
@@ -117,18 +129,34 @@ func program(pid int) string {
 	return filepath.Base(strings.TrimSuffix(path, " (deleted)"))
 }
 
-// marked says whether a process began with an entry in its environment.
-func marked(pid int, entry string) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return false
+// marked says whether a process began with an entry in its environment. It is unsure of one that is about to begin another
+// program, or to end: there is nothing to read then, and a moment later there is, or no process.
+func (p proc) marked(entry string) (is, unsure bool) {
+	b, err := environment(p.pid)
+	if len(b) == 0 {
+		return false, !errors.Is(err, fs.ErrPermission) && !p.kernel && !p.bare
 	}
 	for v := range bytes.SplitSeq(b, []byte{0}) {
 		if string(v) == entry {
-			return true
+			return true, false
 		}
 	}
-	return false
+	return false, false
+}
+
+// environment is what a process began with, by its first thread that has not ended.
+func environment(pid int) ([]byte, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if len(b) > 0 || errors.Is(err, fs.ErrPermission) {
+		return b, err
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, t := range threads {
+		if b, err = os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/environ", pid, t.Name())); len(b) > 0 {
+			break
+		}
+	}
+	return b, err
 }
 
 // open is a descriptor of a process, which stays that one's. There is no such process any more: ESRCH.

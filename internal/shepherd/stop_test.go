@@ -114,7 +114,7 @@ func of(mark string) []string {
 		panic(err)
 	}
 	for pid, p := range all {
-		if marked(pid, markName+"="+mark) {
+		if is, _ := p.marked(markName + "=" + mark); is {
 			list = append(list, fmt.Sprintf("%d below %d, %c, %s", pid, p.parent, p.state, program(pid)))
 		}
 	}

@@ -16,10 +16,10 @@ func sweep(mark string) error {
 	if mark == "" {
 		return nil // a claim that a loss of power tore: nothing is left
 	}
-	stopped := map[key]bool{}
+	r := remains{markName + "=" + mark, map[key]bool{}}
 	for end := time.Now().Add(sweepTime); ; {
-		rest, err := left(mark, stopped)
-		if err != nil || len(rest) == 0 {
+		rest, unsure, err := r.left()
+		if err != nil || len(rest) == 0 && !unsure {
 			return err
 		}
 		var failed error
@@ -29,7 +29,7 @@ func sweep(mark string) error {
 			}
 		}
 		if !time.Now().Before(end) {
-			if failed == nil {
+			if failed == nil && len(rest) > 0 { // else nothing says that it is the job's
 				failed = fmt.Errorf("process %d (%s) does not end", rest[0].pid, program(rest[0].pid))
 			}
 			return failed
@@ -38,37 +38,62 @@ func sweep(mark string) error {
 	}
 }
 
-// left are the processes of a mark, all stopped, so that none forks unseen.
-func left(mark string, stopped map[key]bool) ([]proc, error) {
-	var list []proc
+// remains are what is left of a job. Whoever was seen to be of it stays so until it is dead, though its environment is gone before.
+type remains struct {
+	entry string // the mark, as it is in the environment
+	seen  map[key]bool
+}
+
+// left are the processes that are left, all stopped, so that none forks unseen. It is unsure while there may be others.
+func (r *remains) left() (list []proc, unsure bool, err error) {
 	for range killRounds {
 		all, err := processes()
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		list = list[:0]
-		seen, tree, own, fresh := map[int]bool{}, children(all), line(all, os.Getpid()), false
-		for _, p := range all {
-			if p.dead() || own[p.pid] || !marked(p.pid, markName+"="+mark) {
-				continue
-			}
-			for _, q := range append(below(tree, p.pid), p) {
-				if q.dead() || own[q.pid] || seen[q.pid] {
-					continue
-				}
-				seen[q.pid] = true
-				list = append(list, q)
-				if !stopped[q.key()] {
-					stopped[q.key()], fresh = true, true
-					_ = q.key().signal(unix.SIGSTOP) // whoever may not be stopped may not be killed, and is told then
-				}
-			}
-		}
-		if !fresh {
+		list, unsure = r.find(all)
+		if !r.stop(list) {
 			break
 		}
 	}
-	return list, nil
+	return list, unsure, nil
+}
+
+// find looks for those that have the mark, and all below them.
+func (r *remains) find(all map[int]proc) (list []proc, unsure bool) {
+	listed, tree, own := map[int]bool{}, children(all), line(all, os.Getpid())
+	for _, p := range all {
+		if p.dead() || own[p.pid] {
+			continue
+		}
+		is := r.seen[p.key()]
+		if !is {
+			var may bool
+			is, may = p.marked(r.entry)
+			unsure = unsure || may
+		}
+		if !is {
+			continue
+		}
+		for _, q := range append(below(tree, p.pid), p) {
+			if !q.dead() && !own[q.pid] && !listed[q.pid] {
+				listed[q.pid] = true
+				list = append(list, q)
+			}
+		}
+	}
+	return list, unsure
+}
+
+// stop stops those that were not seen before, and says whether there were any.
+func (r *remains) stop(list []proc) (fresh bool) {
+	for _, p := range list {
+		if !r.seen[p.key()] {
+			r.seen[p.key()], fresh = true, true
+			_ = p.key().signal(unix.SIGSTOP) // whoever may not be stopped may not be killed, and is told then
+		}
+	}
+	return fresh
 }
 
 // line is a process and those above it. A daemon that was started from within a job does not end itself with that.
