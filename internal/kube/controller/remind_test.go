@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"weft.dev/weft/internal/kube"
 )
@@ -39,14 +40,19 @@ func TestReminds(t *testing.T) {
 	s := at(t)
 	s.silent(3)
 	s.controller(nil)
-	stuck, begins := s.pod("stuck", 1, "memory=4Gi floor=0.9"), s.pod("begins", 1, "memory=4Gi floor=0.9")
-	native := s.pod("native", 1, "")
-	s.bound(stuck, begins, native)
-	p := s.get(begins)
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
-	if _, err := s.client.CoreV1().Pods(p.Namespace).UpdateStatus(s.context(), p, metav1.UpdateOptions{}); err != nil {
+	begins := s.pod("begins", 1, "memory=4Gi floor=0.9")
+	s.bound(begins)
+	pods := s.client.CoreV1().Pods(s.ns)
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p := s.get(begins)
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
+		_, err := pods.UpdateStatus(s.context(), p, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
+	stuck, native := s.pod("stuck", 1, "memory=4Gi floor=0.9"), s.pod("native", 1, "")
+	s.bound(stuck, native)
 	times := func(p *corev1.Pod) string { return s.get(p).Annotations[kube.AnnotationReminded] }
 	before := times(begins)
 	s.eventually("the kubelet of a stuck Pod is reminded", func() string {
