@@ -62,7 +62,9 @@ func (c *crowd) submit(ctx context.Context, seed uint64) {
 		var away *client.UnreachableError
 		switch {
 		case err == nil:
-			c.accepted[ids[0]] = true
+			if _, stopped := c.accepted[ids[0]]; !stopped { // it may be, before its answer came
+				c.accepted[ids[0]] = true
+			}
 		case errors.As(err, &away) && away.Sent:
 			c.doubtful++
 		case errors.As(err, &away):
