@@ -132,9 +132,12 @@ func program(pid int) string {
 // marked says whether a process began with an entry in its environment. It is unsure of one that is about to begin another
 // program, or to end: there is nothing to read then, and a moment later there is, or no process.
 func (p proc) marked(entry string) (is, unsure bool) {
+	if p.kernel || p.bare {
+		return false, false
+	}
 	b, err := environment(p.pid)
 	if len(b) == 0 {
-		return false, !errors.Is(err, fs.ErrPermission) && !p.kernel && !p.bare
+		return false, !errors.Is(err, fs.ErrPermission)
 	}
 	for v := range bytes.SplitSeq(b, []byte{0}) {
 		if string(v) == entry {
@@ -157,6 +160,12 @@ func environment(pid int) ([]byte, error) {
 		}
 	}
 	return b, err
+}
+
+// lives says whether a process is there and has not ended.
+func (k key) lives() bool {
+	p, err := lookAt(k.pid)
+	return err == nil && p.key() == k && !p.dead()
 }
 
 // open is a descriptor of a process, which stays that one's. There is no such process any more: ESRCH.

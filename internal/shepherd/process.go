@@ -132,7 +132,7 @@ func settle(dir string, attempt int, c claim) (Exit, error) {
 	var b began
 	_ = readJSON(beganPath(dir, attempt), &b) // without it, it did not begin
 	e = Exit{Status: bySignal + int(unix.SIGKILL), Signal: int(unix.SIGKILL), Cause: Lost, Started: b.Started}
-	if err := sweep(c.Mark); err != nil {
+	if err := sweep(key{b.PID, b.Start}, c.Mark); err != nil {
 		e.Fault = err.Error()
 	}
 	e.Ended = time.Now()

@@ -1,6 +1,7 @@
 package shepherd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -8,34 +9,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepTime is how long processes that were killed may take to end.
-const sweepTime = 10 * time.Second
+const (
+	sweepTime = 10 * time.Second       // that processes which were killed may take to end
+	doubtTime = 500 * time.Millisecond // to look again while it cannot be seen whose some are: on a busy machine there always are such
+)
 
-// sweep ends all processes that have a mark in their environment, and those below them. It is for jobs without a shepherd.
-func sweep(mark string) error {
+// sweep ends all processes that have a mark in their environment, and those below them. It is for jobs without a shepherd, with
+// which the program was killed: that one is only waited for.
+func sweep(program key, mark string) error {
 	if mark == "" {
 		return nil // a claim that a loss of power tore: nothing is left
 	}
 	r := remains{markName + "=" + mark, map[key]bool{}}
-	for end := time.Now().Add(sweepTime); ; {
+	for began := time.Now(); ; time.Sleep(soon) {
 		rest, unsure, err := r.left()
-		if err != nil || len(rest) == 0 && !unsure {
+		passed := time.Since(began)
+		if err != nil || len(rest) == 0 && !program.lives() && (!unsure || passed > doubtTime) {
 			return err
 		}
-		var failed error
-		for _, p := range rest {
-			if err := p.key().signal(unix.SIGKILL); err != nil {
-				failed = fmt.Errorf("process %d (%s): %w", p.pid, program(p.pid), err)
-			}
+		if err := kill(rest); passed > sweepTime {
+			return err
 		}
-		if !time.Now().Before(end) {
-			if failed == nil && len(rest) > 0 { // else nothing says that it is the job's
-				failed = fmt.Errorf("process %d (%s) does not end", rest[0].pid, program(rest[0].pid))
-			}
-			return failed
-		}
-		time.Sleep(soon)
 	}
+}
+
+// kill kills processes. The error is that they are there, and why.
+func kill(list []proc) error {
+	var failed error
+	for _, p := range list {
+		err := p.key().signal(unix.SIGKILL)
+		if err == nil && failed == nil {
+			err = errors.New("does not end")
+		}
+		if err != nil {
+			failed = fmt.Errorf("process %d (%s): %w", p.pid, program(p.pid), err)
+		}
+	}
+	return failed
 }
 
 // remains are what is left of a job. Whoever was seen to be of it stays so until it is dead, though its environment is gone before.
