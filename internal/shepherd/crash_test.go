@@ -197,7 +197,7 @@ func TestFirstThreadEnds(t *testing.T) {
 	}
 }
 
-// daemonDir makes a process of this test one that starts attempts in a folder, and numberName is how many.
+// daemonDir makes a process of this test one that starts attempts in a folder.
 const daemonDir = "SHEPHERD_TEST_DAEMON"
 
 // daemon starts an attempt and stays. It is killed.
