@@ -82,6 +82,8 @@ type Driver struct {
 	serving verdict       // whether the node is weft's to serve
 	dropped *droppedError // what the API server did not take of the slices
 
+	had []holder // of lookAtGPUs: who had GPUs when it last looked
+
 	stop   context.CancelFunc
 	ended  <-chan struct{} // closed by stop
 	work   sync.WaitGroup

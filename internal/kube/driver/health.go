@@ -53,19 +53,23 @@ func (d *Driver) readGPUs(ctx context.Context) (changed []int) {
 	return changed
 }
 
-// lookAtGPUs publishes anew what changed, and tells the node and the Pods of a GPU that broke.
+// lookAtGPUs publishes anew what changed, and tells the node and the Pods of a GPU that broke. Who gave it back since the last look is
+// told as well: a program that the fault ends may have its claim taken back before the fault is seen.
 func (d *Driver) lookAtGPUs(ctx context.Context) {
 	changed := d.readGPUs(ctx)
+	had := d.had
+	d.had = d.holders()
 	if len(changed) == 0 {
 		return
 	}
 	d.publish(ctx)
 	for _, i := range changed {
-		d.tellHealth(i)
+		d.tellHealth(i, had)
 	}
 }
 
-func (d *Driver) tellHealth(gpu int) {
+// tellHealth tells of one GPU; had are who had GPUs at the last look.
+func (d *Driver) tellHealth(gpu int, had []holder) {
 	d.mu.Lock()
 	fault := d.faults[gpu]
 	d.mu.Unlock()
@@ -78,17 +82,34 @@ func (d *Driver) tellHealth(gpu int) {
 	text := fmt.Sprintf("%s %s: tainted, others go on", place, fault.text())
 	d.log.Error(text, "gpu", gpu)
 	d.tell.node(corev1.EventTypeWarning, "GPUUnhealthy", text)
-	for _, p := range d.podsOn(d.o.GPUs[gpu].UUID.String()) {
+	for _, p := range podsOn(d.o.GPUs[gpu].UUID.String(), slices.Concat(had, d.had)) {
 		d.tell.pod(p, corev1.EventTypeWarning, "GPUUnhealthy", text)
 	}
 }
 
-// podsOn are the Pods that have a GPU, each once.
-func (d *Driver) podsOn(uuid string) []portion.Object {
-	var list []portion.Object
+// holder is a Pod with the GPUs that it has.
+type holder struct {
+	pod  portion.Object
+	gpus []string // UUIDs
+}
+
+// holders are the Pods that have GPUs now.
+func (d *Driver) holders() []holder {
+	var list []holder
 	for _, e := range d.claims.store.Entries() {
-		if p := e.Portion.Pod; p.UID != "" && slices.Contains(e.Portion.UUIDs(""), uuid) && !slices.Contains(list, p) {
-			list = append(list, p)
+		if e.Portion.Pod.UID != "" {
+			list = append(list, holder{e.Portion.Pod, e.Portion.UUIDs("")})
+		}
+	}
+	return list
+}
+
+// podsOn are those of holders that have a GPU, each once.
+func podsOn(uuid string, holders []holder) []portion.Object {
+	var list []portion.Object
+	for _, h := range holders {
+		if slices.Contains(h.gpus, uuid) && !slices.Contains(list, h.pod) {
+			list = append(list, h.pod)
 		}
 	}
 	return list
