@@ -60,12 +60,12 @@ func TestContainersOfOnePod(t *testing.T) {
 		t.Errorf("%d claims: %v", len(p.Spec.ResourceClaims), p.Spec.ResourceClaims)
 	}
 	for _, container := range []string{"shipper", "board"} {
-		text, err := n.api.CoreV1().Pods(n.name).GetLogs(p.Name, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
-		if err != nil || !strings.Contains(string(text), "env HOSTNAME=") {
-			t.Fatalf("%s: %v %s", container, err, text)
+		text := n.says(t, p, container, "waiting\n") // after all that it is given
+		if !strings.Contains(text, "env HOSTNAME=") {
+			t.Fatalf("%s: %s", container, text)
 		}
 		for _, of := range []string{"weft", "WEFT", "LD_LIBRARY_PATH", "ld.so.preload", "NVIDIA", "nvidia"} {
-			for line := range strings.Lines(string(text)) {
+			for line := range strings.Lines(text) {
 				if strings.Contains(line, of) && !strings.Contains(line, cluster.Folder) {
 					t.Errorf("%s is given %s", container, line)
 				}
@@ -210,11 +210,15 @@ func TestJobsThatStopAndFail(t *testing.T) {
 	n.apply(t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: w}, spec: {replicas: 2, serviceName: w, podManagementPolicy: Parallel, selector: {matchLabels: {app: w}}, template: {
   metadata: {labels: {app: w}, annotations: {weft.dev/memory: 6Gi}}, spec: {terminationGracePeriodSeconds: 1, containers: [`+asks("t")+`]}}}}`)
 	before := n.named(t, "w-0")
-	for _, replicas := range []string{"0", "2"} {
-		if out, err := n.Kubectl(t.Context(), "", "scale", "statefulset/w", "--replicas="+replicas, "-n", n.name); err != nil {
-			t.Fatal(out, err)
+	n.replicas(t, "w", 0)
+	eventually(t, "w-0 goes", func(ctx context.Context) string { // else Kubernetes may see no more than that there are to be two
+		p, err := s.api.CoreV1().Pods(n.name).Get(ctx, "w-0", metav1.GetOptions{})
+		if err == nil && p.UID == before.UID && p.DeletionTimestamp == nil || err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("%v %v", p.Status.Phase, err)
 		}
-	}
+		return ""
+	})
+	n.replicas(t, "w", 2)
 	eventually(t, "w-0 is another Pod with another claim", func(ctx context.Context) string {
 		p, err := s.api.CoreV1().Pods(n.name).Get(ctx, "w-0", metav1.GetOptions{})
 		switch {
@@ -233,6 +237,14 @@ func TestJobsThatStopAndFail(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	s.nothingLeft(t, n.name)
+}
+
+// replicas sets how many Pods a StatefulSet is to have.
+func (n *namespace) replicas(t *testing.T, set string, count int) {
+	t.Helper()
+	if out, err := n.Kubectl(t.Context(), "", "scale", "statefulset", set, fmt.Sprintf("--replicas=%d", count), "-n", n.name); err != nil {
+		t.Fatal(out, err)
+	}
 }
 
 // suspend stops a Job, or lets it go on.

@@ -62,7 +62,8 @@ func TestKills(t *testing.T) {
 	n := s.namespace(t, shares)
 	n.apply(t, job{name: "a", floor: "0.4", memory: "4Gi", profile: "resnet:64", seconds: 3600}.yaml(), job{name: "b", floor: "0.4", memory: "4Gi", profile: "resnet:64", seconds: 3600}.yaml())
 	a, b := n.running(t, "a"), n.running(t, "b")
-	n.says(t, a, `"type": "rate"`)
+	n.says(t, a, "", `"type": "rate"`)
+	n.says(t, b, "", `"type": "rate"`)
 	before := map[string][]int{"a": processes(a, "weft-train"), "b": processes(b, "weft-train")}
 	component := func(name string) func() error {
 		return func() error {

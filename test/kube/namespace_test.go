@@ -288,19 +288,22 @@ func (n *namespace) running(t *testing.T, job string) *corev1.Pod {
 	return n.pod(t, job)
 }
 
-// says waits until the container of a Pod has printed something.
-func (n *namespace) says(t *testing.T, p *corev1.Pod, text string) {
+// says waits until a container of a Pod, "" for its only one, has printed something, and returns all that it has printed, in lines of
+// the program and of weft's library, whose order is no matter.
+func (n *namespace) says(t *testing.T, p *corev1.Pod, container, text string) (printed string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s prints %s", p.Name, text), func(ctx context.Context) string {
-		out, err := n.api.CoreV1().Pods(n.name).GetLogs(p.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	eventually(t, fmt.Sprintf("%s %s prints %s", p.Name, container, text), func(ctx context.Context) string {
+		out, err := n.api.CoreV1().Pods(n.name).GetLogs(p.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+		printed = string(out)
 		switch {
 		case err != nil:
 			return err.Error()
-		case !strings.Contains(string(out), text):
-			return string(out)
+		case !strings.Contains(printed, text):
+			return printed
 		}
 		return ""
 	})
+	return printed
 }
 
 // heard waits for an Event of a Job's Pod with that reason and that text.

@@ -46,7 +46,7 @@ func TestReboot(t *testing.T) {
 	if s.device(t, a) != s.device(t, b) {
 		t.Fatalf("stays is on %s, leaves on %s: want one GPU for both", s.device(t, a), s.device(t, b))
 	}
-	n.says(t, a, `"type": "rate"`)
+	n.says(t, a, "", `"type": "rate"`)
 	before := s.bookings(t, n.name, plain.name)
 
 	if err := s.CrashNode(t.Context(), socketsDir, cdiDir); err != nil {
@@ -76,8 +76,8 @@ func TestReboot(t *testing.T) {
 		t.Errorf("stays is Pod %s, was %s; leaves is Pod %s, was %s", again.UID, a.UID, next.UID, b.UID)
 	}
 	for _, p := range []*corev1.Pod{again, next} {
-		n.says(t, p, `"managed": 1`)
-		n.says(t, p, `"type": "rate"`)
+		n.says(t, p, "", `"managed": 1`)
+		n.says(t, p, "", `"type": "rate"`)
 	}
 	n.apply(t, job{name: "after", floor: "0.2", memory: "2Gi", profile: "resnet:64", class: "besteffort", seconds: 3600}.yaml())
 	n.running(t, "after")

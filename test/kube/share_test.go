@@ -28,7 +28,7 @@ func TestJobsShare(t *testing.T) {
 		t.Fatalf("a is on %q, b on %q: want one GPU for both", on(a), on(b))
 	}
 	for _, p := range []*corev1.Pod{a, b} {
-		n.says(t, p, `"type": "rate"`)
+		n.says(t, p, "", `"type": "rate"`)
 		n.heard(t, p.Labels["batch.kubernetes.io/job-name"], "Placed", "floor 0.60")
 		n.holds(t, p, "True")
 	}
@@ -86,9 +86,25 @@ func TestNativePodIsAlone(t *testing.T) {
 		names = append(names, fmt.Sprintf("shared-%d", i))
 		n.apply(t, job{name: names[i], floor: "0.3", memory: "4Gi", profile: "resnet:64", class: "besteffort", seconds: 600}.yaml())
 	}
-	for _, name := range names[:gpus] {
-		if p := n.running(t, name); s.device(t, p) == s.device(t, first) {
-			t.Errorf("%s is on %s, which %s has whole", name, on(p), first.Name)
+	var sharing []corev1.Pod
+	eventually(t, "Pods that share are on all GPUs that are left", func(context.Context) string {
+		sharing = nil
+		used := map[string]bool{}
+		for _, name := range names {
+			for _, p := range n.pods(t, name) {
+				if p.Status.Phase == corev1.PodRunning {
+					sharing, used[on(&p)] = append(sharing, p), true
+				}
+			}
+		}
+		if len(used) < gpus-1 {
+			return fmt.Sprintf("%d run, on %v", len(sharing), used)
+		}
+		return ""
+	})
+	for i := range sharing {
+		if p := &sharing[i]; s.device(t, p) == s.device(t, first) {
+			t.Errorf("%s is on %s, which %s has whole", p.Name, on(p), first.Name)
 		}
 	}
 	if strings.Contains(environment(t, first), "WEFT_SOCKET") {

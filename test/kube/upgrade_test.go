@@ -48,7 +48,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 	pids := map[string][]int{}
 	for _, p := range pods {
-		n.says(t, p, `"type": "rate"`)
+		n.says(t, p, "", `"type": "rate"`)
 		pids[p.Name] = processes(p, "weft-train")
 	}
 	s.counts(t, pods)
@@ -191,7 +191,7 @@ func (n *namespace) ended(t *testing.T, p *corev1.Pod) {
 			t.Fatal(err)
 		}
 	}
-	n.says(t, p, `"type": "final"`)
+	n.says(t, p, "", `"type": "final"`)
 	text, err := n.api.CoreV1().Pods(n.name).GetLogs(p.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
