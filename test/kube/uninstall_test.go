@@ -167,12 +167,12 @@ func TestUninstall(t *testing.T) {
 	began := time.Now()
 	out, _ = wait.exits(t, 0)
 	t.Logf("removed %.1f s after the last Pod was gone: %s", time.Since(began).Seconds(), out)
+	if out, _ = s.order(t, "uninstall").exits(t, 0); !strings.Contains(out, "Nothing of weft") {
+		t.Errorf("once more: %s", out)
+	}
 	s.gone(t)
 	for _, in := range []*namespace{n, plain} {
 		in.likeBefore(t)
-	}
-	if out, _ = s.order(t, "uninstall").exits(t, 0); !strings.Contains(out, "Nothing of weft") {
-		t.Errorf("once more: %s", out)
 	}
 }
 
@@ -238,24 +238,9 @@ func (s *bed) named(t *testing.T, out string, holders []*corev1.Pod) {
 // gone looks for weft in all kinds of objects that the cluster has, and for what is on its way out and does not get there.
 func (s *bed) gone(t *testing.T) {
 	t.Helper()
-	kinds, err := s.Kubectl(t.Context(), "", "api-resources", "--verbs=list", "-o", "name")
-	if err != nil {
-		t.Fatal(kinds, err)
-	}
-	if strings.Contains(kinds, "weft.dev") {
-		t.Errorf("kinds of weft's: %s", kinds)
-	}
-	list := strings.Join(strings.Fields(kinds), ",")
-	left, err := s.Kubectl(t.Context(), "", "get", list, "-A", "-l", "app.kubernetes.io/name=weft", "-o", "name")
-	if err != nil {
-		t.Error(err)
-	}
-	for line := range strings.Lines(left) {
-		if !strings.HasPrefix(line, "Warning: ") { // of kinds that are deprecated
-			t.Errorf("left: %s", line)
-		}
-	}
-	left, err = s.Kubectl(t.Context(), "", "get", "resourceslices,leases,resourceclaims", "-A", "-o", "name")
+	eventually(t, "no kind and no object of weft's is there", s.left)
+	eventually(t, "nothing hangs in Terminating", s.terminating)
+	left, err := s.Kubectl(t.Context(), "", "get", "resourceslices,leases,resourceclaims", "-A", "-o", "name")
 	if err != nil || strings.Contains(left, "weft") || strings.Contains(left, "resourceslice") {
 		t.Errorf("left: %v %s", err, left)
 	}
@@ -268,9 +253,35 @@ func (s *bed) gone(t *testing.T) {
 			t.Errorf("%s has a condition of weft's", n.Name)
 		}
 	}
-	text, err := s.Kubectl(t.Context(), "", "get", "pods,namespaces,customresourcedefinitions", "-A", "-o", "json")
+	if files, _ := filepath.Glob("/var/run/cdi/" + kube.Driver + "-claim-*"); len(files) > 0 {
+		t.Errorf("left on the node: %v", files)
+	}
+}
+
+// left says which kinds and objects of weft's are there; "" for none. What Kubernetes made of them, such as the endpoints of a Service and the
+// Pod of Helm's Job, and what it says of kinds, goes a moment after them.
+func (s *bed) left(ctx context.Context) string {
+	kinds, err := s.Kubectl(ctx, "", "api-resources", "--verbs=list", "-o", "name")
+	if err != nil || strings.Contains(kinds, "weft.dev") {
+		return fmt.Sprintf("kinds %s %v", kinds, err)
+	}
+	objects, err := s.Kubectl(ctx, "", "get", strings.Join(strings.Fields(kinds), ","), "-A", "-l", "app.kubernetes.io/name=weft", "-o", "name")
 	if err != nil {
-		t.Fatal(text, err)
+		return err.Error()
+	}
+	for line := range strings.Lines(objects) {
+		if !strings.HasPrefix(line, "Warning: ") { // of kinds that are deprecated
+			return line
+		}
+	}
+	return ""
+}
+
+// terminating says what is on its way out, of earlier tests as well; "" for nothing.
+func (s *bed) terminating(ctx context.Context) string {
+	text, err := s.Kubectl(ctx, "", "get", "pods,namespaces,customresourcedefinitions", "-A", "-o", "json")
+	if err != nil {
+		return err.Error()
 	}
 	var objects struct {
 		Items []struct {
@@ -279,16 +290,14 @@ func (s *bed) gone(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &objects); err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
 	for _, o := range objects.Items {
 		if o.Metadata.DeletionTimestamp != nil {
-			t.Errorf("%s %s hangs in Terminating", o.Kind, o.Metadata.Name)
+			return o.Kind + " " + o.Metadata.Name
 		}
 	}
-	if files, _ := filepath.Glob("/var/run/cdi/" + kube.Driver + "-claim-*"); len(files) > 0 {
-		t.Errorf("left on the node: %v", files)
-	}
+	return ""
 }
 
 // likeBefore holds Pods to be created as if weft had never been there: one without a GPU runs, and one with a GPU is not changed.
