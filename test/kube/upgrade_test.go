@@ -24,7 +24,8 @@ import (
 const nextImage = "weft.local/weft:next"
 
 // pauseOfUpgrade bounds the longest iteration of a program whose agent is replaced. It waits 100 ms for its turn and runs without turns
-// from then on; the next agent grants nothing for up to 500 ms, until all who may hold a token are back. The rest is for a busy machine.
+// from then on; the next agent grants nothing for up to 500 ms, until all who may hold a token are back. The rest is for a busy machine. One
+// that stands still for longer shows in programs that have no agent as well, and what their longest iteration took is allowed besides.
 const pauseOfUpgrade = 2 * time.Second
 
 // TestUpgradeUnderLoad replaces the agent's Pod and the controller's by other revisions several times, as an upgrade does, while two programs
@@ -80,8 +81,19 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	if stats := s.gpuStats(t); stats.Violations != violations {
 		t.Errorf("%d launches out of turn: %+v", stats.Violations-violations, stats.Examples)
 	}
+	var ends []line
 	for _, p := range pods {
-		n.ended(t, p)
+		ends = append(ends, n.ended(t, p))
+	}
+	machine := 0.0 // ms
+	for _, p := range plain.pods(t, "native") {
+		machine = max(machine, plain.ended(t, &p).Longest)
+	}
+	for i, last := range ends {
+		if last.Longest > float64(pauseOfUpgrade.Milliseconds())+machine {
+			t.Errorf("%s: its longest iteration took %.0f ms, want at most %v, and the %.0f ms that one without an agent took: %+v", pods[i].Name, last.Longest,
+				pauseOfUpgrade, machine, last)
+		}
 	}
 	n.remove(t, "one", "two")
 	plain.remove(t, "native")
@@ -183,22 +195,17 @@ type line struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// ended ends the program of a Pod, and judges by what it printed that it made iterations at all times.
-func (n *namespace) ended(t *testing.T, p *corev1.Pod) {
+// ended ends the program of a Pod, and returns its last words. What it counted never went back.
+func (n *namespace) ended(t *testing.T, p *corev1.Pod) line {
 	t.Helper()
 	for _, pid := range processes(p, "weft-train") {
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.says(t, p, "", `"type": "final"`)
-	text, err := n.api.CoreV1().Pods(n.name).GetLogs(p.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var last line
 	slowest := line{}
-	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+	for lines := bufio.NewScanner(strings.NewReader(n.says(t, p, "", `"type": "final"`))); lines.Scan(); {
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			t.Logf("%s: %s", p.Name, lines.Text()) // of the library
@@ -214,7 +221,8 @@ func (n *namespace) ended(t *testing.T, p *corev1.Pod) {
 	}
 	t.Logf("%s: %d iterations in %.0f s, %.1f a second, %.1f in the slowest (after %.0f s); the longest took %.0f ms", p.Name, last.Iterations, last.Seconds, last.Rate,
 		slowest.Rate, slowest.Seconds, last.Longest)
-	if last.Type != "final" || last.Longest > pauseOfUpgrade.Seconds()*1000 {
-		t.Errorf("%s: its longest iteration took %.0f ms, want at most %v: %+v", p.Name, last.Longest, pauseOfUpgrade, last)
+	if last.Type != "final" {
+		t.Errorf("%s: its last line is %+v", p.Name, last)
 	}
+	return last
 }
