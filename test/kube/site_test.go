@@ -65,11 +65,11 @@ func open() (*bed, error) {
 
 // away ends what this test binary made.
 func away() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Minute)
 	defer cancel()
 	var faults []error
 	if here.bed != nil && here.bed.api != nil {
-		waiting, done := context.WithTimeout(ctx, 30*time.Second) // the cluster is to end in any case
+		waiting, done := context.WithTimeout(ctx, patience) // the cluster is to end in any case
 		faults = append(faults, here.bed.ended(waiting))
 		done()
 	}
