@@ -66,8 +66,9 @@ type Controller struct {
 	leading   atomic.Bool
 	reminders workqueue.TypedDelayingInterface[reminder] // of a leading one
 
-	remembered time.Time // of the loop: when it last wrote what was learned
-	known      time.Time // of the loop: until when windows are in what was written
+	remembered time.Time   // of the loop: when it last wrote what was learned
+	known      time.Time   // of the loop: until when windows are in what was written
+	unwritten  atomic.Bool // it was not taken
 }
 
 // Figures of acting.
@@ -219,12 +220,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 // lead acts until the context ends; it returns when nothing is being written any more.
 func (c *Controller) lead(ctx context.Context) error {
-	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
-		defer cancel()
-		c.remember(last)
-		c.work.Wait()
-	}()
+	defer c.finish(ctx)
 	c.o.Log.Info("leading", "identity", c.o.Identity)
 	if err := c.cache.catchUp(ctx, c.client); err != nil {
 		return fmt.Errorf("state before the first plan: %w", err)

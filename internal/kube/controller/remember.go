@@ -41,10 +41,20 @@ func (c *Controller) recall(ctx context.Context) error {
 	return nil
 }
 
+// finish waits until nothing is being written any more, and has the rest of what was learned written. The end may have cut off an earlier
+// write of that.
+func (c *Controller) finish(ctx context.Context) {
+	c.work.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer cancel()
+	c.remember(last)
+	c.work.Wait()
+}
+
 // remember has what was learned since the last time written, where something was.
 func (c *Controller) remember(ctx context.Context) {
 	latest := c.adjust.Latest()
-	if !latest.After(c.known) {
+	if !latest.After(c.known) && !c.unwritten.Load() {
 		return
 	}
 	patch, err := learned.Patch(c.book, latest)
@@ -53,10 +63,12 @@ func (c *Controller) remember(ctx context.Context) {
 		return
 	}
 	c.known = latest
+	c.unwritten.Store(false)
 	c.work.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, writeTime)
 		defer cancel()
 		_, err := c.client.CoreV1().ConfigMaps(c.o.Namespace).Patch(ctx, kube.Learned, types.MergePatchType, patch, metav1.PatchOptions{})
+		c.unwritten.Store(err != nil)
 		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			c.o.Log.Warn("what was learned of jobs cannot be written", "configmap", kube.Learned, "error", err)
 		}
