@@ -191,32 +191,38 @@ func (c *caches) catchUp(ctx context.Context, client kubernetes.Interface) error
 	return nil
 }
 
-// shows says whether the informers have objects at least as they are listed; what they do not show under its UID is another one
-// or gone, which they learn in order after it was there.
+// shows says whether the informers have objects at least as they are listed. How far their stores have come is asked before what they hold:
+// what is put there in between is not taken for gone.
 func (c *caches) shows(pods []corev1.Pod, claims []resourcev1.ResourceClaim) bool {
+	at := c.come("pods")
 	for i := range pods {
-		p := &pods[i]
-		if seen, err := c.pods.Pods(p.Namespace).Get(p.Name); err != nil || seen.UID == p.UID && version(seen) < version(p) {
-			if err == nil || !c.past("pods", p) {
-				return false
-			}
+		seen, err := c.pods.Pods(pods[i].Namespace).Get(pods[i].Name)
+		if !shown(seen, err == nil, &pods[i], at) {
+			return false
 		}
 	}
+	at = c.come("resourceclaims")
 	for i := range claims {
-		p := &claims[i]
-		if seen, err := c.claims.ResourceClaims(p.Namespace).Get(p.Name); err != nil || seen.UID == p.UID && version(seen) < version(p) {
-			if err == nil || !c.past("resourceclaims", p) {
-				return false
-			}
+		seen, err := c.claims.ResourceClaims(claims[i].Namespace).Get(claims[i].Name)
+		if !shown(seen, err == nil, &claims[i], at) {
+			return false
 		}
 	}
 	return true
 }
 
-// past says whether an informer has come to a later state of its kind than an object's: it was there and is gone.
-func (c *caches) past(kind string, o metav1.Object) bool {
-	at := metav1.ObjectMeta{ResourceVersion: c.named[kind].LastSyncResourceVersion()}
-	return version(&at) > version(o)
+// shown says whether a store that has come to a version shows an object as it is listed, or what came after it: a later one of its name, or
+// none.
+func shown(seen metav1.Object, there bool, listed metav1.Object, at uint64) bool {
+	if !there {
+		return at > version(listed)
+	}
+	return version(seen) >= version(listed)
+}
+
+// come is the version that the store of an informer has come to. What the informer itself has received may be ahead of it.
+func (c *caches) come(kind string) uint64 {
+	return version(&metav1.ObjectMeta{ResourceVersion: c.named[kind].GetStore().LastStoreSyncResourceVersion()})
 }
 
 // cluster is all that the informers show.
