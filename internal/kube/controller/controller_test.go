@@ -85,7 +85,7 @@ func TestNativeBesideShared(t *testing.T) {
 }
 
 // judge holds the claims of the site against its GPUs: whoever decided, what was given of a GPU is never more than it has, and a
-// native Pod's is its own.
+// native Pod's is its own. Claims of both namespaces are of one moment: else a GPU that goes from one to the other would count twice.
 func (s *site) judge() {
 	s.t.Helper()
 	type use struct {
@@ -95,24 +95,27 @@ func (s *site) judge() {
 		shared int
 	}
 	uses := map[claim.Device]*use{}
-	for _, ns := range []string{s.ns, s.plain} {
-		for _, c := range s.claims(ns) {
-			if c.Status.Allocation == nil {
-				continue
+	list, err := s.client.ResourceV1().ResourceClaims(metav1.NamespaceAll).List(s.context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range list.Items {
+		c := &list.Items[i]
+		if c.Namespace != s.ns && c.Namespace != s.plain || c.Status.Allocation == nil {
+			continue
+		}
+		for _, r := range c.Status.Allocation.Devices.Results {
+			d := claim.Device{Pool: r.Pool, Name: r.Device}
+			if uses[d] == nil {
+				uses[d] = &use{}
 			}
-			for _, r := range c.Status.Allocation.Devices.Results {
-				d := claim.Device{Pool: r.Pool, Name: r.Device}
-				if uses[d] == nil {
-					uses[d] = &use{}
-				}
-				u := uses[d]
-				memory, share := r.ConsumedCapacity[kube.CapacityMemory], r.ConsumedCapacity[kube.CapacityShare]
-				u.memory, u.share = u.memory+unit.Bytes(memory.Value()), u.share+share.Value()
-				if claim.Managed(c) {
-					u.shared++
-				} else {
-					u.native++
-				}
+			u := uses[d]
+			memory, share := r.ConsumedCapacity[kube.CapacityMemory], r.ConsumedCapacity[kube.CapacityShare]
+			u.memory, u.share = u.memory+unit.Bytes(memory.Value()), u.share+share.Value()
+			if claim.Managed(c) {
+				u.shared++
+			} else {
+				u.native++
 			}
 		}
 	}
