@@ -54,13 +54,21 @@ func (s *site) learned(name string) *v1alpha1.WorkloadProfileStatus {
 // tells has the agent of a Pod's node tell of it.
 func (s *site) tells(p *corev1.Pod, w v1alpha1.Window) {
 	s.t.Helper()
+	if err := s.tell(p, w); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// tell is tells of a Pod that may be about to go, with its claim.
+func (s *site) tell(p *corev1.Pod, w v1alpha1.Window) error {
+	s.t.Helper()
 	w.TypeMeta, w.End = metav1.TypeMeta{Kind: "Window", APIVersion: v1alpha1.GroupVersion.String()}, metav1.NowMicro()
 	raw, err := json.Marshal(w)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	claims := s.client.ResourceV1().ResourceClaims(s.ns)
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		for _, c := range s.claims(s.ns) {
 			if o, ok := claim.Owner(c); !ok || o.UID != p.UID || c.Status.Allocation == nil {
 				continue
@@ -77,9 +85,6 @@ func (s *site) tells(p *corev1.Pod, w v1alpha1.Window) {
 		}
 		return fmt.Errorf("no claim of %s", p.Name)
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // held is the condition weft.dev/FloorHeld of a Pod.
@@ -121,7 +126,9 @@ func (s *site) evicted(c *running, low, high *corev1.Pod) {
 		if now == nil || now.DeletionTimestamp != nil {
 			return ""
 		}
-		s.tells(low, window(0.95))
+		if err := s.tell(low, window(0.95)); err != nil {
+			return "its agent does not tell: " + err.Error()
+		}
 		s.tells(high, window(0))
 		c.wake()
 		time.Sleep(200 * time.Millisecond)
@@ -193,12 +200,15 @@ func TestMovedForAFloor(t *testing.T) {
 		}
 		return ""
 	})
-	w := httptest.NewRecorder()
-	first.Handler().ServeHTTP(w, httptest.NewRequestWithContext(s.context(), "GET", "/metrics", nil))
-	if text := w.Body.String(); !strings.Contains(text, fmt.Sprintf(`weft_job_rate_ratio{kind="observed",namespace=%q,pod="low"} 0.9`, s.ns)) ||
-		!strings.Contains(text, fmt.Sprintf(`weft_job_floor_ratio{namespace=%q,pod="high"} 0.9`, s.ns)) {
-		t.Errorf("its metrics:\n%s", text)
-	}
+	s.eventually("its metrics say the same", func() string { // they are set after the Pods are told
+		w := httptest.NewRecorder()
+		first.Handler().ServeHTTP(w, httptest.NewRequestWithContext(s.context(), "GET", "/metrics", nil))
+		if text := w.Body.String(); !strings.Contains(text, fmt.Sprintf(`weft_job_rate_ratio{kind="observed",namespace=%q,pod="low"} 0.9`, s.ns)) ||
+			!strings.Contains(text, fmt.Sprintf(`weft_job_floor_ratio{namespace=%q,pod="high"} 0.9`, s.ns)) {
+			return text
+		}
+		return ""
+	})
 	s.evicted(first, low, high)
 	s.hears(low, "Warning BelowFloor 0.05 < floor 0.50 for ", "s beside "+s.ns+"/high")
 	s.hears(low, "Normal Evicted from "+from+": "+s.ns+"/low below its floor")
@@ -343,6 +353,12 @@ func TestProfileIsLearned(t *testing.T) {
 	if l.Memory.Peak.String() != "6784Mi" || *l.UtilisationPercent != 20 || l.Rates[0].StepsPerSecond.Float(0) != 5 || l.Iterations < 600 {
 		t.Errorf("learned %s, %d %%, %v, %d iterations", &l.Memory.Peak, *l.UtilisationPercent, l.Rates, l.Iterations)
 	}
+	s.eventually("the controller knows what was learned", func() string { // it hears of profiles and of Pods on ways of their own
+		if p := c.cache.profile(types.NamespacedName{Namespace: s.ns, Name: "new"}); p == nil || p.Status.Memory == nil {
+			return "not yet"
+		}
+		return ""
+	})
 	a, b := s.pod("a", 1, "floor=0.5 profile=new"), s.pod("b", 1, "floor=0.5 profile=new")
 	s.bound(a, b)
 	if x, y := s.get(a).Annotations[kube.AnnotationGPU], s.get(b).Annotations[kube.AnnotationGPU]; x != y {

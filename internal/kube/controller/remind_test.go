@@ -54,6 +54,12 @@ func TestReminds(t *testing.T) {
 	stuck, native := s.pod("stuck", 1, "memory=4Gi floor=0.9"), s.pod("native", 1, "")
 	s.bound(stuck, native)
 	times := func(p *corev1.Pod) string { return s.get(p).Annotations[kube.AnnotationReminded] }
+	s.eventually("the kubelet of a stuck Pod is reminded once", func() string { // so no reminder from before is under way
+		if times(stuck) == "" {
+			return "not yet"
+		}
+		return ""
+	})
 	before := times(begins)
 	s.eventually("the kubelet of a stuck Pod is reminded", func() string {
 		if got := times(stuck); got != fmt.Sprint(mostRemind) {
