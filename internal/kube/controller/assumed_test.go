@@ -322,4 +322,30 @@ func TestPlacedIsToldLast(t *testing.T) {
 	}
 }
 
+// TestToldAgain: what did not come to a Pod is told again, also when the loop says it anew meanwhile, unless there is other news by then.
+func TestToldAgain(t *testing.T) {
+	v := newVoice(nil, nil, nil)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	tell := func(reason string) { v.tell(p, queue.Word{Reason: reason, Text: reason}, floor) }
+	take := func(want string) news {
+		t.Helper()
+		n, _ := v.take()
+		if n.word.Text != want {
+			t.Errorf("it hears %q, want %q", n.word.Text, want)
+		}
+		return n
+	}
+	tell("BelowFloor")
+	v.again(take("BelowFloor"))
+	tell("BelowFloor")
+	lost := take("BelowFloor")
+	take("")
+	tell("Held")
+	v.again(lost)
+	take("Held")
+	take("")
+	tell("Held")
+	take("")
+}
+
 func codeOf(text string) plan.Code { return plan.Code(text) }

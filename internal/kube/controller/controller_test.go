@@ -277,6 +277,44 @@ func TestRefusedBacksOff(t *testing.T) {
 	s.bound(b)
 }
 
+// TestToldLater: where the API server does not take the news of a Pod, or its answer is lost, the Pod is told later, and once.
+func TestToldLater(t *testing.T) {
+	s := at(t)
+	s.node(1)
+	var events, conditions atomic.Int32
+	s.controller(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			tries := new(atomic.Int32)
+			switch {
+			case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, s.ns+"/events"):
+				tries = &events
+			case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, s.ns+"/pods/") && strings.HasSuffix(r.URL.Path, "/status"):
+				tries = &conditions
+			default:
+				return rt.RoundTrip(r)
+			}
+			if tries.Add(1) > 1 {
+				return rt.RoundTrip(r)
+			}
+			if answer, err := rt.RoundTrip(r); err == nil {
+				_ = answer.Body.Close()
+			}
+			return nil, errors.New("the answer is lost")
+		})
+	})
+	p := s.pod("a", 1, "memory=70Gi")
+	s.hears(p, "Normal Placed ")
+	s.eventually("its condition says so", func() string {
+		if status, reason := s.condition(p); conditions.Load() < 2 || status != corev1.ConditionTrue {
+			return fmt.Sprintf("%q %q after %d tries", status, reason, conditions.Load())
+		}
+		return ""
+	})
+	if said := s.said(p); events.Load() < 3 || len(said) != 1 {
+		t.Errorf("told in %d tries: %s", events.Load(), said)
+	}
+}
+
 // late delays what a watch shows.
 type late struct {
 	events chan lateBytes

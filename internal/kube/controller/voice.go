@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -63,13 +65,17 @@ type news struct {
 	word  queue.Word
 	topic topic
 	at    time.Time
+	event string // its name, of its own: what is written twice is there once
 }
+
+func (n news) subject() subject { return subject{n.pod.UID, n.topic} }
 
 // Bounds of telling.
 const (
 	tellEach     = 10 * time.Millisecond // at most so often: a hundred in a second
 	tellBeside   = 10 * tellEach         // that a Pod is placed, while many are being placed
 	tellAgain    = 10 * time.Second      // a Pod that waits, at the earliest: reasons may come and go
+	tellAway     = time.Second           // the next one, where the API server did not take the last
 	mostText     = 1024                  // bytes of an event, by the API
 	mostSubjects = 100_000               // that are remembered
 	component    = "weft"
@@ -121,15 +127,32 @@ func (v *voice) tell(p *corev1.Pod, w queue.Word, of topic) {
 	if !v.news(p, w, of) {
 		return
 	}
-	about := subject{p.UID, of}
-	now := news{p, w, of, time.Now()}
-	if old, pending := v.next[about]; !pending || old.rank() != now.rank() {
-		v.order[now.rank()] = append(v.order[now.rank()], about)
-	}
-	v.next[about] = now
+	v.put(news{p, w, of, time.Now(), eventName(p.Name)})
 	select {
 	case v.more <- struct{}{}:
 	default:
+	}
+}
+
+// put has news told in its turn, in place of what is still to be told on its subject.
+func (v *voice) put(n news) {
+	about := n.subject()
+	if old, pending := v.next[about]; !pending || old.rank() != n.rank() {
+		v.order[n.rank()] = append(v.order[n.rank()], about)
+	}
+	v.next[about] = n
+}
+
+// again has news told once more that did not come to its Pod, unless there is other news by now.
+func (v *voice) again(n news) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	about := n.subject()
+	if v.said[about].at.Equal(n.at) {
+		delete(v.said, about)
+	}
+	if _, pending := v.next[about]; !pending {
+		v.put(n)
 	}
 }
 
@@ -163,9 +186,12 @@ func (v *voice) run(ctx context.Context) {
 		case <-v.more:
 		}
 		for n, ok := v.take(); ok; n, ok = v.take() {
-			v.say(ctx, n)
 			rest := tellEach
-			if n.rank() > 0 && v.busy() {
+			switch told := v.say(ctx, n); {
+			case !told:
+				v.again(n)
+				rest = tellAway
+			case n.rank() > 0 && v.busy():
 				rest = tellBeside
 			}
 			select {
@@ -201,31 +227,39 @@ func (v *voice) take() (news, bool) {
 	return news{}, false
 }
 
-// say writes an event and the condition. Neither is worth a second try: the next news comes.
-func (v *voice) say(ctx context.Context, n news) {
+// say writes an event and the condition; false where the API server could not take one of them now. A server that is away for a moment
+// would leave a condition that is not true any more, and nobody would write it anew.
+func (v *voice) say(ctx context.Context, n news) (told bool) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	if !n.word.Quiet {
 		_, err := v.client.CoreV1().Events(n.pod.Namespace).Create(ctx, event(n), metav1.CreateOptions{})
-		v.note(ctx, n.pod, "an event cannot be written", err)
+		if !v.wrote(n.pod, "an event", err) {
+			return false
+		}
 	}
 	if n.topic == aside {
-		return
+		return true
 	}
 	patch, err := condition(n.pod, conditionOf(n))
 	if err == nil {
 		_, err = v.client.CoreV1().Pods(n.pod.Namespace).Patch(ctx, n.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
-	if !apierrors.IsConflict(err) {
-		v.note(ctx, n.pod, "a condition cannot be written", err)
-	}
+	return v.wrote(n.pod, "a condition", err)
 }
 
-// note logs what kept news from a Pod that is there still.
-func (v *voice) note(ctx context.Context, p *corev1.Pod, text string, err error) {
-	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		v.log.Warn(text, "pod", p.Namespace+"/"+p.Name, "error", err)
+// wrote says whether that is the end of it: it is written, or its Pod is gone or another one by now, or it is refused, which is logged.
+func (v *voice) wrote(p *corev1.Pod, what string, err error) bool {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return true
+	case !errors.As(err, &answer), apierrors.IsTooManyRequests(err), answer.Status().Code >= http.StatusInternalServerError:
+		v.log.Debug(what+" is written later", "pod", p.Namespace+"/"+p.Name, "error", err)
+		return false
 	}
+	v.log.Warn(what+" cannot be written", "pod", p.Namespace+"/"+p.Name, "error", err)
+	return true
 }
 
 // event is news as the API has it.
@@ -239,7 +273,7 @@ func event(n news) *corev1.Event {
 		text = text[:mostText-len(cutOff)] + cutOff
 	}
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: n.pod.Namespace, Name: eventName(n.pod.Name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.pod.Namespace, Name: n.event},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.pod.Namespace, Name: n.pod.Name, UID: n.pod.UID,
 			ResourceVersion: n.pod.ResourceVersion},
 		Reason: n.word.Reason, Message: text, Type: kind, Count: 1, FirstTimestamp: at, LastTimestamp: at,
