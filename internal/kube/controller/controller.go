@@ -228,6 +228,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	if err := c.recall(ctx); err != nil {
 		return fmt.Errorf("what was learned before the first plan: %w", err)
 	}
+	c.leading.Store(true)
 	c.work.Go(func() { c.voice.run(ctx) })
 	c.work.Go(func() { c.remind(ctx) })
 	timer, rest := time.NewTimer(0), pause

@@ -40,7 +40,6 @@ func (c *Controller) moved(old, now *corev1.Pod) {
 
 // remind reminds kubelets of Pods until the context ends.
 func (c *Controller) remind(ctx context.Context) {
-	c.leading.Store(true)
 	defer context.AfterFunc(ctx, c.reminders.ShutDown)()
 	for {
 		r, over := c.reminders.Get()
