@@ -25,6 +25,7 @@ type Cluster struct {
 	record *record // nil when nothing but processes is to be cleaned up
 	close  func(context.Context) error
 
+	ports   func() // lets others have its ports; nil when another process keeps them
 	release func() // lets others have the machine's cluster; nil when it was not kept from them
 }
 
@@ -69,6 +70,9 @@ func (c *Cluster) Close(ctx context.Context) error {
 	if c.spawner != nil {
 		c.spawner.close()
 		c.spawner = nil
+	}
+	if c.ports != nil {
+		c.ports()
 	}
 	if c.release != nil {
 		c.release()
@@ -206,23 +210,23 @@ func (c *Cluster) endAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// newSettings are the settings of a new cluster in a folder.
-func newSettings(dir string, b Binaries, extra map[string][]string) (settings, error) {
-	s := settings{Dir: dir, Binaries: b, Extra: extra, Tokens: map[string]string{}}
+// newSettings are the settings of a new cluster in a folder. Its ports are kept from others until free is called.
+func newSettings(dir string, b Binaries, extra map[string][]string) (s settings, free func(), err error) {
+	s = settings{Dir: dir, Binaries: b, Extra: extra, Tokens: map[string]string{}}
 	for name := range extra {
 		if _, err := s.command(name); err != nil {
-			return s, err
+			return s, nil, err
 		}
 	}
 	for _, u := range users {
 		s.Tokens[u.name] = secret()
 	}
-	free, err := freePorts(8)
+	p, free, err := freePorts(8)
 	if err != nil {
-		return s, err
+		return s, nil, err
 	}
-	s.Ports = ports{free[0], free[1], free[2], free[3], free[4], free[5], free[6], free[7]}
-	return s, nil
+	s.Ports = ports{p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]}
+	return s, free, nil
 }
 
 // abandon ends what was begun of a cluster that does not come up, and says what else went wrong in doing so.

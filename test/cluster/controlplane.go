@@ -27,12 +27,12 @@ func UpControlPlane(ctx context.Context, o ControlPlane) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSettings(dir, binaries, o.Extra)
+	s, free, err := newSettings(dir, binaries, o.Extra)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	s.Address = loopback
-	c := &Cluster{settings: s, spawner: newSpawner()}
+	c := &Cluster{settings: s, spawner: newSpawner(), ports: free}
 	c.close = func(ctx context.Context) error {
 		if err := c.endAll(ctx); err != nil {
 			return err

@@ -13,10 +13,11 @@ func TestFreePorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	list, err := freePorts(200)
+	list, free, err := freePorts(200)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer free()
 	slices.Sort(list)
 	if got := len(slices.Compact(slices.Clone(list))); got != 200 {
 		t.Errorf("%d of 200 ports are different", got)
@@ -32,6 +33,31 @@ func TestFreePorts(t *testing.T) {
 		}
 		_ = l.Close()
 	}
+}
+
+// TestPortsAreKept: a port that was found is not found again before it is free, although nothing listens on it yet.
+func TestPortsAreKept(t *testing.T) {
+	first, free, err := freePorts(300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, free2, err := freePorts(300)
+	if err != nil {
+		free()
+		t.Fatal(err)
+	}
+	defer free2()
+	for _, port := range second {
+		if slices.Contains(first, port) {
+			t.Errorf("port %d is of two clusters", port)
+		}
+	}
+	free()
+	mine, err := keep(first[0])
+	if err != nil {
+		t.Fatalf("it is kept after it was free: %v", err)
+	}
+	_ = mine.Close()
 }
 
 func TestLowestEphemeral(t *testing.T) {

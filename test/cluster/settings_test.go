@@ -11,10 +11,11 @@ import (
 
 func example(t *testing.T) settings {
 	t.Helper()
-	s, err := newSettings("/var/lib/example", "/cache/bin", map[string][]string{APIServer: {"--v=4"}})
+	s, free, err := newSettings("/var/lib/example", "/cache/bin", map[string][]string{APIServer: {"--v=4"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(free)
 	s.Address, s.Ports.API, s.Node = apiAddress, 443, true
 	return s
 }
@@ -106,7 +107,7 @@ func TestCommands(t *testing.T) {
 	if _, err := s.command("apisever"); err == nil {
 		t.Error("a name with a letter missing is a component")
 	}
-	if _, err := newSettings("/d", "/b", map[string][]string{"apisever": nil}); err == nil || !strings.Contains(err.Error(), `"apisever"`) {
+	if _, _, err := newSettings("/d", "/b", map[string][]string{"apisever": nil}); err == nil || !strings.Contains(err.Error(), `"apisever"`) {
 		t.Errorf("further arguments for what is no component: %v", err)
 	}
 }

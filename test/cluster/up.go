@@ -113,11 +113,16 @@ func lockFree(ctx context.Context, o Options) (unlock func(), err error) {
 }
 
 // begin writes down that there is a cluster before anything of it is made.
-func begin(b Binaries, o Options) (*Cluster, error) {
-	s, err := newSettings(Folder, b, o.Extra)
+func begin(b Binaries, o Options) (c *Cluster, err error) {
+	s, free, err := newSettings(Folder, b, o.Extra)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			free()
+		}
+	}()
 	s.Address, s.Ports.API, s.Node = apiAddress, 443, true
 	owner, err := identify(os.Getpid())
 	if err != nil {
@@ -133,7 +138,7 @@ func begin(b Binaries, o Options) (*Cluster, error) {
 		ID: secret(), Boot: boot(), Owner: owner, Detached: o.Detach, Settings: s, Processes: map[string]process{},
 		Kernel: kernelNow(), Absent: absentNow(),
 	}
-	c := &Cluster{settings: s, detached: o.Detach, spawner: newSpawner(), record: r}
+	c = &Cluster{settings: s, detached: o.Detach, spawner: newSpawner(), record: r, ports: free}
 	c.close = func(ctx context.Context) error { return clean(ctx, r) } // under the lock of Up
 	return c, r.save()
 }
