@@ -76,7 +76,7 @@ func (p process) end(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for p.alive() {
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := pause(ctx, 20*time.Millisecond); err != nil && p.alive() { // it may have gone while nobody looked
 			return fmt.Errorf("process %d does not end: %w", p.PID, err)
 		}
 	}
