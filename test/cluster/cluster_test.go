@@ -70,7 +70,7 @@ func stateNow(t *testing.T) state {
 func sameState(t *testing.T, before state) {
 	t.Helper()
 	var diff string
-	for range 50 {
+	for range 200 {
 		if diff = cmp.Diff(before, stateNow(t)); diff == "" {
 			return
 		}
@@ -385,7 +385,7 @@ func testReboot(t *testing.T, c *Cluster) {
 	if list, err := os.ReadDir(volatile); err != nil || len(list) > 0 {
 		t.Errorf("the folder that a reboot empties has %v, %v", list, err)
 	}
-	if err := c.Component(APIServer).Serves(t.Context()); err != nil {
+	if err := c.Component(APIServer).Ready(t.Context()); err != nil {
 		t.Errorf("the control plane: %v", err)
 	}
 	if err := c.BootNode(t.Context()); err != nil {

@@ -71,8 +71,10 @@ func TestControlPlane(t *testing.T) {
 	if err := c.Close(t.Context()); err != nil {
 		t.Errorf("closed again: %v", err)
 	}
-	if err := other.client.call(t.Context(), http.MethodGet, "/readyz", nil, nil); err != nil {
-		t.Errorf("the other one ended with it: %v", err)
+	for _, name := range other.Components() {
+		if err := other.Component(name).Ready(t.Context()); err != nil {
+			t.Errorf("the other one ended with it: %v", err)
+		}
 	}
 }
 

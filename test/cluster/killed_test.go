@@ -9,20 +9,31 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// asOwner, in the environment, makes the test's program bring up a cluster, say so, and wait: "detached" or "own".
-const asOwner = "WEFT_CLUSTER_TEST_OWNER"
+// asOwner, in the environment, makes the test's program bring up a cluster, say so, and wait: "detached" or "own". With killedAt it is
+// killed shortly after it has said that.
+const (
+	asOwner  = "WEFT_CLUSTER_TEST_OWNER"
+	killedAt = "WEFT_CLUSTER_TEST_KILLED"
+)
 
-// own is the program that asOwner makes of the tests.
+// own is the program that asOwner makes of the tests. Its own timer kills it, since a test that is held up may come too late into a step.
 func own(kind string) error {
-	_, err := Up(context.Background(), Options{Detach: kind == "detached", Progress: func(line string) { fmt.Println(line) }})
+	say := func(line string) {
+		fmt.Println(line)
+		if line == os.Getenv(killedAt) {
+			time.AfterFunc(500*time.Millisecond, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }) // into the step
+		}
+	}
+	_, err := Up(context.Background(), Options{Detach: kind == "detached", Progress: say})
 	if err != nil {
 		return err
 	}
-	fmt.Println("up")
+	say("up")
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
@@ -61,12 +72,8 @@ func TestOwnerKilled(t *testing.T) {
 		{"own", "control plane"}, {"detached", "control plane"}, {"detached", "node"}, {"own", "up"},
 	} {
 		t.Run(c.kind+" at "+c.until, func(t *testing.T) {
-			owner, out := again(t, asOwner+"="+c.kind, inTurn+"=1")
+			owner, out := again(t, asOwner+"="+c.kind, killedAt+"="+c.until, inTurn+"=1")
 			reach(t, out, c.until)
-			time.Sleep(500 * time.Millisecond) // into the step
-			if err := owner.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
 			if err := owner.Wait(); owner.ProcessState.Exited() {
 				t.Fatalf("it ended before it was killed: %v", err)
 			}
@@ -129,7 +136,7 @@ func TestCloseIsOfItsOwn(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range second.Components() {
-		if err := second.Component(name).Serves(t.Context()); err != nil {
+		if err := second.Component(name).Ready(t.Context()); err != nil {
 			t.Errorf("%s of the second cluster: %v", name, err)
 		}
 	}

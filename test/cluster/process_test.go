@@ -160,7 +160,7 @@ func TestProcessesEndWithTheirOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = owner.Wait() // killed
-	if err := p.end(t.Context(), 5*time.Second); err != nil {
+	if err := p.end(t.Context(), endWithin); err != nil {
 		t.Error(err)
 	}
 }
@@ -347,7 +347,7 @@ func TestAuthority(t *testing.T) {
 		}
 	}()
 	dial := func(config *tls.Config) error {
-		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", listener.Addr().String(), config)
+		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", listener.Addr().String(), config)
 		if err == nil {
 			_, err = io.Copy(io.Discard, c)
 			_ = c.Close()
