@@ -199,7 +199,7 @@ func bound(t *testing.T, client kubernetes.Interface, name string) *resourcev1.R
 func TestOnRealControlPlane(t *testing.T) {
 	client, own, plane := controlPlane(t)
 	b := newBed(t, own, Options{Health: 100 * time.Millisecond})
-	eventually(t, "two devices with all that was published", 20*time.Second, func() bool {
+	eventually(t, "two devices with all that was published", patience, func() bool {
 		list, whole := devices(t, client)
 		return whole && len(list) == 2 && *list[0].AllowMultipleAllocations && list[1].Capacity[kube.CapacityMemory].RequestPolicy != nil && list[0].Attributes[kube.AttributeVersion].VersionValue != nil
 	})
@@ -209,7 +209,8 @@ func TestOnRealControlPlane(t *testing.T) {
 	}
 	submit(t, client, "first", share("first", 8*unit.GiB, 8*unit.GiB))
 	submit(t, client, "second", share("second", 4*unit.GiB+1000, 6*unit.GiB)) // no whole step: the scheduler rounds it up
-	bound(t, client, "second")
+	bound(t, client, "first")
+	bound(t, client, "second") // the third is to find both
 	submit(t, client, "native", nil)
 	submit(t, client, "third", share("third", 12*unit.GiB, 12*unit.GiB))
 	for _, c := range []struct {
@@ -238,7 +239,7 @@ func TestOnRealControlPlane(t *testing.T) {
 		t.Errorf("conditions %+v", n.Status.Conditions)
 	}
 	fault(t, b, emugpu.Fault{Kind: emugpu.XID, GPU: 1, Number: 48})
-	eventually(t, "a taint on that GPU alone, and Events", 20*time.Second, func() bool {
+	eventually(t, "a taint on that GPU alone, and Events", patience, func() bool {
 		list, _ := devices(t, client)
 		events, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=GPUUnhealthy"})
 		return err == nil && len(list) == 2 && len(list[0].Taints) == 0 && len(list[1].Taints) == 1 && list[1].Taints[0].TimeAdded != nil && len(events.Items) == 2
@@ -255,7 +256,7 @@ func kubeletStarts(t *testing.T, client kubernetes.Interface) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		eventually(t, "the devices are published again", 20*time.Second, func() bool {
+		eventually(t, "the devices are published again", patience, func() bool {
 			list, whole := devices(t, client)
 			return whole && len(list) == 2
 		})
@@ -344,7 +345,7 @@ func TestManyDevicesOnRealAPIServer(t *testing.T) {
 func TestClaimsByHand(t *testing.T) {
 	client, account, _ := controlPlane(t)
 	b := newBed(t, account, Options{})
-	eventually(t, "devices", 20*time.Second, func() bool { list, _ := devices(t, client); return len(list) == 2 })
+	eventually(t, "devices", patience, func() bool { list, _ := devices(t, client); return len(list) == 2 })
 	base := claim.Share{GPUs: []string{b.uuid(0)}, Class: weft.Guaranteed, Floor: 0.9, Reserved: unit.GiB, Peak: unit.GiB, Part: 100, Pod: types.NamespacedName{Namespace: "ml", Name: "x"}, UID: "x", Container: "trainer"}
 	for name, c := range map[string]struct {
 		change func(spec *resourcev1.DeviceClaim)

@@ -304,6 +304,9 @@ func (b *bed) nothing() {
 	}
 }
 
+// patience is how long a test waits for what takes moments: others may use the machine.
+const patience = 20 * time.Second
+
 // eventually waits at most so long for something.
 func eventually(t testing.TB, what string, most time.Duration, is func() bool) {
 	t.Helper()

@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,19 +70,24 @@ func TestTwoClaimsShareOneGPU(t *testing.T) {
 // together runs a program in each of three containers at once.
 func (b *bed) together(first, second, native []string) {
 	b.Helper()
-	load := []string{"/programs/weft-probe", "load", "--seconds", "3", "--kernels", "20", "--gap-ms", "1"}
 	var programs []*program
 	for i, ids := range [][]string{first, second, native} {
-		programs = append(programs, start(b.T, b.o.CDI, ids, 1000+i, nil, load...))
+		seconds := []string{"60", "60", "3"}[i] // the first two are ended once they have been seen beside each other
+		programs = append(programs, start(b.T, b.o.CDI, ids, 1000+i, nil, "/programs/weft-probe", "load", "--seconds", seconds, "--kernels", "20", "--gap-ms", "1"))
 	}
-	eventually(b, "each has a process of its own", 20*time.Second, func() bool {
-		jobs := b.jobs()
-		return len(jobs["uid-first"].PIDs) == 1 && len(jobs["uid-second"].PIDs) == 1
+	eventually(b, "each has a process of its own, which computes", patience, func() bool {
+		one, two := b.jobs()["uid-first"], b.jobs()["uid-second"]
+		return len(one.PIDs) == 1 && len(two.PIDs) == 1 && min(one.Launches, two.Launches) > 20
 	})
 	if jobs := b.jobs(); len(jobs["uid-native"].PIDs) != 0 || !jobs["uid-native"].Whole {
 		b.Errorf("the native one: %+v", jobs["uid-native"])
 	}
 	for i, p := range programs {
+		if i < 2 {
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				b.Fatal(err)
+			}
+		}
 		if err := p.Wait(); err != nil {
 			b.Fatalf("%d: %v: %s%s", i, err, p.out.String(), p.said.String())
 		}
