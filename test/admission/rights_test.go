@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// patience is how long rights may take to become known; they do within moments.
+const patience = 30 * time.Second
+
 // TestGateAndMarksAreWeftsAlone has an administrator, who may do everything else, try.
 func TestGateAndMarksAreWeftsAlone(t *testing.T) {
 	s := at(t)
@@ -197,9 +200,16 @@ func TestAgentsSpeakOfTheirClaims(t *testing.T) {
 		if err := s.admin.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.admin.Delete(context.Background(), o) }) // the server ends with the tests
+		defer func() { // others look at what the account may do
+			_ = s.admin.Delete(t.Context(), o) // the server ends with the tests
+			for until := time.Now().Add(patience); s.can(t, agent, "patch resourceclaims/binding.resource.k8s.io"); time.Sleep(100 * time.Millisecond) {
+				if time.Now().After(until) {
+					t.Fatal("what was taken from the account it may do still")
+				}
+			}
+		}()
 	}
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) { // rights become known within moments
+	for until := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		err := patch(as("n2"), seen, client.DryRunAll)
 		if err != nil && strings.Contains(err.Error(), "resourceclaims/driver") && time.Now().Before(until) {
 			continue
