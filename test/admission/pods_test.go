@@ -49,13 +49,14 @@ func (s *site) accounts(ctx context.Context) error {
 	return client.IgnoreAlreadyExists(s.admin.Create(ctx, &account))
 }
 
+// checkNative: they are not even asked about, so that nobody waits. Without an answer the webhooks of Pods refuse, which the Pods that opted in
+// show in TestWithoutWeft.
 func checkNative(t *testing.T, s *site) {
 	t.Helper()
 	if err := s.accounts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range native {
-		began := time.Now()
 		p, err := s.dry(t.Context(), c.namespace, c.pod)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -63,9 +64,6 @@ func checkNative(t *testing.T, s *site) {
 		}
 		if len(p.Spec.SchedulingGates) > 0 || p.Labels["weft.dev/managed"] != "" || len(p.Spec.ResourceClaims) > 0 {
 			t.Errorf("%s: it was changed: %+v %+v", c.name, p.ObjectMeta, p.Spec)
-		}
-		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("%s: it took %v", c.name, took)
 		}
 	}
 }
@@ -172,9 +170,16 @@ func TestCreatedDuringRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	serials, authorities := map[string]bool{}, map[string]bool{}
+	few := func() bool { return len(serials) < 4 || len(authorities) < 3 }
 	created := 0
-	for end := time.Now().Add(5 * lifetime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	beats := &heart{life: lifetime, last: time.Now()}
+	defer beats.start(t, s)()
+	for began := time.Now(); time.Since(began) < 5*lifetime || few() && time.Since(began) < 10*lifetime; time.Sleep(100 * time.Millisecond) {
 		p, err := s.dry(t.Context(), "shared", fmt.Sprintf("{metadata: {name: p%d}, spec: {%s}}", created, container))
+		if err != nil && beats.stopped(time.Now()) {
+			t.Logf("Pod %d, after the machine stood still: %v", created, err)
+			continue
+		}
 		if err != nil || p.Labels["weft.dev/managed"] != "true" {
 			t.Fatalf("Pod %d: %v", created, err)
 		}
@@ -186,9 +191,52 @@ func TestCreatedDuringRotation(t *testing.T) {
 		serials[string(secret.Data["tls.crt"])] = true
 		authorities[strings.SplitAfter(string(secret.Data["ca.crt"]), "-----END CERTIFICATE-----")[0]] = true
 	}
-	if t.Logf("%d Pods over %d certificates of %d authorities", created, len(serials), len(authorities)); len(serials) < 4 || len(authorities) < 3 {
+	if t.Logf("%d Pods over %d certificates of %d authorities", created, len(serials), len(authorities)); few() {
 		t.Error("too little was renewed")
 	}
+}
+
+// heart notices that the machine stood still. A certificate has a third of its life left when it is renewed, which is days where weft runs
+// and three seconds here: what stands still for longer may wake with one that has ended, and is given a moment to renew it. It asks the API
+// server for what no webhook is asked about, so that a webhook that does not answer does not look like that.
+type heart struct {
+	life time.Duration // of certificates
+
+	mu          sync.Mutex
+	last, until time.Time // its last beat, and until when what fails may have met a certificate that has ended
+}
+
+// start has it beat until the returned function is called.
+func (h *heart) start(t *testing.T, s *site) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			if err := s.admin.Get(ctx, client.ObjectKey{Namespace: system, Name: "weft-webhook"}, &corev1.Secret{}); err == nil {
+				h.beat(time.Now())
+			}
+		}
+	})
+	return func() { cancel(); work.Wait() }
+}
+
+func (h *heart) beat(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pausedAt(now) {
+		h.until = now.Add(h.life / 2)
+	}
+	h.last = now
+}
+
+func (h *heart) pausedAt(now time.Time) bool { return now.Sub(h.last) > h.life/4 }
+
+// stopped says whether it stood still, or has begun to beat again just now.
+func (h *heart) stopped(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pausedAt(now) || now.Before(h.until)
 }
 
 // turn is one of two listeners that get the connections of a third one in turn.
