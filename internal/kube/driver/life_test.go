@@ -41,9 +41,10 @@ func TestWaitsForOldBytes(t *testing.T) {
 		{"shared after native", native("old"), shared("next")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBed(t, inMemory(), Options{Patience: 2 * time.Second})
+			b := newBed(t, inMemory(), Options{})
 			old, next := c.old(b), c.next(b)
 			b.prepare(old)
+			b.d.claims.patience = 2 * time.Second
 			answer, err := b.ask(t.Context(), next)
 			if err != nil || !strings.Contains(answer.Error, "still held by ml/pod-old") || !strings.Contains(answer.Error, "claim ml/next on node node-1") {
 				t.Fatalf("%+v %v", answer, err)
