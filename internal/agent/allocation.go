@@ -80,6 +80,7 @@ func (al *allocation) socket() string            { return filepath.Join(al.dir, 
 const (
 	SocketName = "agent.sock"
 	EnvName    = "environment"
+	nextSocket = "agent.new" // before it takes its place; no longer than SocketName
 )
 
 // gpuAt is the GPU at a position of the allocation.
@@ -214,11 +215,12 @@ func (al *allocation) listen() {
 	if al.listener >= 0 || al.pending > 0 {
 		return
 	}
-	fd, err := listenPackets(al.socket())
-	if err == nil {
+	fd, err := listenPackets(al.socket(), func(path string) error {
 		_, socket := al.modes()
-		err = errors.Join(os.Chmod(al.socket(), socket), al.own(al.socket()), al.a.poll.add(fd, unix.EPOLLIN, func(uint32) { al.accept() }))
-		if err != nil {
+		return errors.Join(os.Chmod(path, socket), al.own(path))
+	})
+	if err == nil {
+		if err = al.a.poll.add(fd, unix.EPOLLIN, func(uint32) { al.accept() }); err != nil {
 			al.a.poll.remove(fd)
 		}
 	}
@@ -229,14 +231,23 @@ func (al *allocation) listen() {
 	al.listener = fd
 }
 
-// listenPackets listens on a socket of packets, in the place of one that an earlier agent left.
-func listenPackets(path string) (int, error) {
+// listenPackets listens on a socket of packets, in the place of one that an earlier agent left, and lets in whom allow does. A process
+// that starts meanwhile finds the old one, on which it waits for an agent, or the new one: without either it would run unshared.
+func listenPackets(path string, allow func(path string) error) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, fmt.Errorf("make a socket: %w", err)
 	}
-	_ = os.Remove(path) // if it is there, nobody listens on it: the folder is locked
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, backlog)); err != nil {
+	next := filepath.Join(filepath.Dir(path), nextSocket)
+	_ = os.Remove(next) // of an agent that was killed here; nobody listens on it: the folder is locked
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: next})
+	if err == nil {
+		err = errors.Join(unix.Listen(fd, backlog), allow(next))
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("listen on %s: %w", path, err)
 	}
