@@ -320,7 +320,7 @@ func (p *process) try(wait time.Duration) (wire.Message, error) {
 }
 
 // patient is how long a test waits for what is to happen at once, on a machine that does other things too.
-const patient = 5 * time.Second
+const patient = 30 * time.Second
 
 func (p *process) receive() wire.Message {
 	p.Helper()
@@ -334,13 +334,18 @@ func (p *process) receive() wire.Message {
 // silent holds the agent to say nothing for a while, but of windows.
 func (p *process) silent(wait time.Duration) {
 	p.Helper()
+	if m, err := p.next(wait); m != nil || err != nil {
+		p.Fatalf("%T %+v %v, and nothing is to come", m, m, err)
+	}
+}
+
+// next is as try, but of other messages than those about windows.
+func (p *process) next(wait time.Duration) (wire.Message, error) {
 	m, err := p.try(wait)
 	for _, narrow := m.(*wire.Narrow); narrow; _, narrow = m.(*wire.Narrow) {
 		m, err = p.try(wait)
 	}
-	if m != nil || err != nil {
-		p.Fatalf("%T %+v %v, and nothing is to come", m, m, err)
-	}
+	return m, err
 }
 
 // refused holds the agent to refuse and to hang up.
@@ -427,3 +432,7 @@ func within(t *testing.T, bound time.Duration, try func(t *testing.T) time.Durat
 }
 
 var quick = arbiter.Options{MaxDrain: 40 * time.Millisecond, Settle: 300 * time.Millisecond}
+
+// unhurried is for tests in which the agent is to give up nobody, however long this machine does other things: neither a holder that
+// was told to release, nor one that it waits for after a restart.
+var unhurried = arbiter.Options{MaxDrain: patient, Settle: patient}

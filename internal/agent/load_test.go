@@ -116,10 +116,10 @@ func restartUnderLoad(t *testing.T) (doubles, overruns int) {
 	var holder baton
 	stop := make(chan struct{})
 	var jobs sync.WaitGroup
-	turns := make([]int, 3)
+	turns := make([]atomic.Int32, 3)
 	for i := range turns {
 		job := r.job(Spec{})
-		jobs.Go(func() { turns[i] = taker(t, job.Socket, &holder, stop) })
+		jobs.Go(func() { taker(t, job.Socket, &holder, &turns[i], stop) })
 	}
 	for range 4 {
 		time.Sleep(100 * time.Millisecond)
@@ -127,21 +127,24 @@ func restartUnderLoad(t *testing.T) (doubles, overruns int) {
 		r.open()
 	}
 	time.Sleep(300 * time.Millisecond)
+	for until := time.Now().Add(patient); time.Now().Before(until) && (turns[0].Load() < 5 || turns[1].Load() < 5 || turns[2].Load() < 5); {
+		time.Sleep(2 * time.Millisecond)
+	}
 	close(stop)
 	jobs.Wait()
 	r.close()
-	for i, n := range turns {
-		if n < 5 {
+	for i := range turns {
+		if n := turns[i].Load(); n < 5 {
 			t.Errorf("job %d had %d turns", i, n)
 		}
+		t.Logf("turns: %d", turns[i].Load())
 	}
-	t.Logf("turns: %v", turns)
 	return int(holder.doubles.Load()), strings.Count(log.String(), "type="+EventOverrun)
 }
 
 // taker takes the token, checks that it alone has it, and gives it back when told to; it connects again when it is cut off. It
 // keeps its gate open without an agent, as a process does.
-func taker(t *testing.T, socket string, holder *baton, stop <-chan struct{}) (turns int) {
+func taker(t *testing.T, socket string, holder *baton, turns *atomic.Int32, stop <-chan struct{}) {
 	t.Helper()
 	var session, epoch uint64
 	give := func() {
@@ -154,33 +157,33 @@ func taker(t *testing.T, socket string, holder *baton, stop <-chan struct{}) (tu
 	for {
 		p, err := tryConnect(t, socket)
 		if err == nil {
-			session, turns = turn(t, p, session, &epoch, turns, holder, give, stop)
+			session = turn(t, p, session, &epoch, turns, holder, give, stop)
 			p.hangUp()
 		}
 		select {
 		case <-stop:
-			return turns
+			return
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
 
 // turn is one connection of a taker.
-func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, holder *baton, give func(), stop <-chan struct{}) (uint64, int) {
+func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns *atomic.Int32, holder *baton, give func(), stop <-chan struct{}) uint64 {
 	t.Helper()
 	if p.trySend(&wire.Hello{Session: session, Epoch: *epoch, GPUs: 1}) != nil {
-		return session, turns
+		return session
 	}
 	for {
 		select {
 		case <-stop:
 			give() // before it hangs up, and the agent takes the token from it
-			return session, turns
+			return session
 		default:
 		}
 		m, err := p.try(5 * time.Millisecond)
 		if err != nil {
-			return session, turns
+			return session
 		}
 		switch m := m.(type) {
 		case *wire.Welcome:
@@ -192,10 +195,10 @@ func turn(t *testing.T, p *process, session uint64, epoch *uint64, turns int, ho
 		case *wire.Grant:
 			if !holder.TryLock() {
 				holder.doubles.Add(1)
-				return session, turns
+				return session
 			}
 			*epoch = m.Epoch
-			turns++
+			turns.Add(1)
 		case *wire.Ping:
 			_ = p.trySend(&wire.Pong{})
 		case *wire.Drop, *wire.Yield:

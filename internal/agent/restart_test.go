@@ -24,7 +24,7 @@ func (r *rig) again(socket string, p *process, epoch uint64) *process {
 func TestRestart(t *testing.T) {
 	for name, end := range map[string]func(*rig){"in order": (*rig).close, "killed": (*rig).crash} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, Options{Arbiter: quick, Machine: newBox(1, 4*unit.GiB)})
+			r := start(t, Options{Arbiter: unhurried, Machine: newBox(1, 4*unit.GiB)})
 			spec := Spec{Reserved: unit.GiB / 2, Peak: 3 * unit.GiB, Cooperates: true}
 			a, b := r.job(spec), r.job(spec)
 			one, two := hello(t, a.Socket, wire.Hello{GPUs: 1}), hello(t, b.Socket, wire.Hello{GPUs: 1})

@@ -18,7 +18,7 @@ func TestSilent(t *testing.T) {
 	}
 	defer l.Close()
 	ask := func(ctx context.Context, op string, bound time.Duration) error {
-		c, err := Dial(ctx, dir)
+		c, err := Dial(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}

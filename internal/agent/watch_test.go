@@ -29,7 +29,7 @@ func TestEscape(t *testing.T) {
 	})
 	var pid int
 	eventually(t, "the child runs", func() bool {
-		out, _ := exec.Command("pgrep", "-P", itoa(shell.Process.Pid)).Output()
+		out, _ := exec.Command("pgrep", "-x", "-P", itoa(shell.Process.Pid), "sleep").Output() // and no longer the shell's own copy
 		pid = atoi(strings.Fields(string(out) + " 0")[0])
 		return pid > 0
 	})
