@@ -56,7 +56,7 @@ func TestEmulated(t *testing.T) {
 	if err := o.Fault(emugpu.Fault{Kind: emugpu.XID, GPU: 1, Number: 48}); err != nil {
 		t.Fatal(err)
 	}
-	if f, ok, err := m.NextFault(3 * time.Second); !ok || err != nil || f != (Fault{1, 48}) {
+	if f, ok, err := m.NextFault(20 * time.Second); !ok || err != nil || f != (Fault{1, 48}) {
 		t.Errorf("%+v %v %v", f, ok, err)
 	}
 }

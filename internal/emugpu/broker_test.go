@@ -89,25 +89,25 @@ func TestRealTime(t *testing.T) {
 		n = s.launch(2 * ms)
 	}
 	s.wait(me, n)
-	if took := time.Since(begin); took < 20*ms || took > 2*time.Second {
+	if took := time.Since(begin); took < 20*ms || took > patience {
 		t.Errorf("20 ms of kernels took %v", took)
 	}
 	begin = time.Now()
 	d.sleep(me, 10*ms)
-	if took := time.Since(begin); took < 10*ms || took > 2*time.Second {
+	if took := time.Since(begin); took < 10*ms || took > patience {
 		t.Errorf("a sleep of 10 ms took %v", took)
 	}
 }
 
 func TestScaledTime(t *testing.T) {
-	b := start(t, 1, Options{Scale: 50})
+	b := start(t, 1, Options{Scale: 5000})
 	d := attach(t, b.Socket(), "a")
 	me, s := d.enter(), d.context(t, 0).null()
 	begin, model := time.Now(), d.now()
-	s.wait(me, s.launch(5*time.Second))
+	s.wait(me, s.launch(500*time.Second))
 	took, passed := time.Since(begin), time.Duration(d.now()-model)
-	if took < 100*ms || took > 3*time.Second || passed < 5*time.Second {
-		t.Errorf("5 s at scale 50 took %v, and %v of model time", took, passed)
+	if took < 100*ms || took > patience || passed < 500*time.Second {
+		t.Errorf("500 s at scale 5000 took %v, and %v of model time", took, passed)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestPolling(t *testing.T) {
 			want.Store(n)
 			d.ring()
 		}
-		if time.Since(begin) > 5*time.Second {
+		if time.Since(begin) > patience {
 			t.Fatal("the poll never succeeds")
 		}
 	}

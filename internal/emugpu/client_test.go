@@ -42,12 +42,8 @@ func TestHeaderInC(t *testing.T) {
 		b := start(t, 1, Options{Clock: c.clock})
 		perLaunch, all := runClient(t, program, b.Socket(), c.threads, launches, c.cost)
 		want := time.Duration(c.threads*launches) * c.cost
-		stats := b.Stats()
-		for wait := 0; !stats.Processes[0].Ended && wait < 1000; wait++ { // its connection is about to end
-			time.Sleep(time.Millisecond)
-			stats = b.Stats()
-		}
-		p := stats.Processes[0].GPUs[0]
+		eventually(t, func() bool { return b.Stats().Processes[0].Ended }) // its connection is about to
+		p := b.Stats().Processes[0].GPUs[0]
 		if p.Kernels != uint64(c.threads*launches) || p.Launches != p.Kernels || p.Busy != want || p.Bytes != 0 {
 			t.Errorf("%+v: %+v", c, p)
 		}

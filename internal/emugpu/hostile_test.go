@@ -211,7 +211,7 @@ func FuzzControl(f *testing.F) {
 				t.Fatal(err)
 			}
 			buffer := make([]byte, replySize+1)
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(patience))
 			if n, _, _, _, err := c.ReadMsgUnix(buffer, nil); err != nil || n != replySize {
 				t.Fatalf("%d bytes, %v", n, err)
 			}
