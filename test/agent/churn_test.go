@@ -56,7 +56,7 @@ func TestNobodyDiesOfAnothersMemory(t *testing.T) {
 		t.Errorf("the books were looked at %d times, and %d requests waited at most", watch.looks, watch.waiting)
 	}
 	held(t, b)
-	eventually(t, 5*time.Second, "no memory is left in use", func() bool { return used(t, b) == 0 && len(jobs(t, b)) == 0 })
+	eventually(t, patience, "no memory is left in use", func() bool { return used(t, b) == 0 && len(jobs(t, b)) == 0 })
 
 	without := churn{}
 	for _, c := range churned(t, b, schedules, false, func() {}) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -49,8 +50,15 @@ func TestComplaintOscillation(t *testing.T) {
 	b := bed(t, 1)
 	o := observe(t, b)
 	list := []*bench.Program{started(t, b, &bench.Job{Name: "one"}, "weft-probe", saturated...), started(t, b, &bench.Job{Name: "two"}, "weft-probe", saturated...)}
-	eventually(t, 10*time.Second, "both compute", func() bool { busy := busyBy(t, o, list); return busy[0] > 0 && busy[1] > 0 })
+	eventually(t, patience, "both compute", func() bool { busy := busyBy(t, o, list); return busy[0] > 0 && busy[1] > 0 })
 	time.Sleep(time.Second)
+	attempt(t, func() error { return steady(t, o, list) })
+	held(t, b)
+}
+
+// steady says what was wrong with the shares of two equal jobs over four seconds.
+func steady(t *testing.T, o *emugpu.Observer, list []*bench.Program) error {
+	t.Helper()
 	const windows = 40
 	idle, uneven, sum, squares := 0, 0, 0.0, 0.0
 	for range windows {
@@ -58,7 +66,7 @@ func TestComplaintOscillation(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		after := busyBy(t, o, list)
 		one, two := (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
-		share := one / (one + two)
+		share := one / max(one+two, 1e-9)
 		switch {
 		case one+two < 0.08:
 			idle++
@@ -71,12 +79,12 @@ func TestComplaintOscillation(t *testing.T) {
 	mean := sum / windows
 	t.Logf("of %d times 100 ms: mean share %.3f, deviation %.3f, %d uneven, %d idle", windows, mean, math.Sqrt(max(0, squares/windows-mean*mean)), uneven, idle)
 	if uneven > windows/10 || math.Abs(mean-0.5) > 0.05 {
-		t.Errorf("in %d of %d times 100 ms a job had less than 35 %%; %.1f %% in all", uneven, windows, 100*mean)
+		return fmt.Errorf("in %d of %d times 100 ms a job had less than 35 %%; %.1f %% in all", uneven, windows, 100*mean)
 	}
 	if idle > windows/2 {
-		t.Errorf("in %d of %d times 100 ms the GPU idled", idle, windows)
+		return fmt.Errorf("in %d of %d times 100 ms the GPU idled", idle, windows)
 	}
-	held(t, b)
+	return nil
 }
 
 // TestComplaintDisproportion has weights of 9 and 1.
@@ -84,15 +92,18 @@ func TestComplaintDisproportion(t *testing.T) {
 	suite.Timed(t)
 	b := bed(t, 1)
 	weights := []int{9, 1}
-	shares, err := bench.MeasureShares(soon(t), b, weights, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	worst := bench.ShareError(weights, shares)
-	t.Logf("shares %.4f, 1:%.2f", shares, shares[0]/shares[1])
-	if worst > 0.03 {
-		t.Errorf("shares %.4f are off by %.1f %%", shares, 100*worst)
-	}
+	attempt(t, func() error {
+		shares, err := bench.MeasureShares(soon(t), b, weights, 5*time.Second)
+		if err != nil {
+			return err
+		}
+		worst := bench.ShareError(weights, shares)
+		t.Logf("shares %.4f, 1:%.2f", shares, shares[0]/shares[1])
+		if worst > 0.03 {
+			return fmt.Errorf("shares %.4f are off by %.1f %%", shares, 100*worst)
+		}
+		return nil
+	})
 	held(t, b)
 }
 
@@ -103,17 +114,22 @@ func TestComplaintGraphs(t *testing.T) {
 	o := observe(t, b)
 	load := []string{"load", "--kernels", "20", "--kernel-us", "200", "--gap-ms", "0", "--seconds", "60"}
 	list := []*bench.Program{started(t, b, &bench.Job{Name: "graphs"}, "weft-probe", append(load, "--graph")...), started(t, b, &bench.Job{Name: "kernels"}, "weft-probe", load...)}
-	eventually(t, 10*time.Second, "both compute", func() bool { busy := busyBy(t, o, list); return busy[0] > 0 && busy[1] > 0 })
+	eventually(t, patience, "both compute", func() bool { busy := busyBy(t, o, list); return busy[0] > 0 && busy[1] > 0 })
 	time.Sleep(time.Second)
-	before := busyBy(t, o, list)
-	time.Sleep(4 * time.Second)
-	after := busyBy(t, o, list)
-	graphs, kernels := (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
-	share := graphs / (graphs + kernels)
-	t.Logf("graphs have %.1f %% beside kernels", 100*share)
-	if math.Abs(share-0.5) > 0.05 {
-		t.Errorf("graphs have %.1f %% beside kernels of the same weight", 100*share)
-	}
+	graphs := 0.0
+	attempt(t, func() error {
+		before := busyBy(t, o, list)
+		time.Sleep(4 * time.Second)
+		after := busyBy(t, o, list)
+		kernels := (after[1] - before[1]).Seconds()
+		graphs = (after[0] - before[0]).Seconds()
+		share := graphs / (graphs + kernels)
+		t.Logf("graphs have %.1f %% beside kernels", 100*share)
+		if !(math.Abs(share-0.5) <= 0.05) {
+			return fmt.Errorf("graphs have %.1f %% beside kernels of the same weight", 100*share)
+		}
+		return nil
+	})
 	j, _ := jobOf(t, b, "graphs")
 	if j.Launches == 0 || j.Used < 0.5*graphs {
 		t.Errorf("%d launches and %.2f s are charged to the job, of %.2f s", j.Launches, j.Used, graphs)

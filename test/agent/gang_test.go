@@ -29,6 +29,23 @@ func final(t *testing.T, p *bench.Program) trained {
 	if err := p.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	return lastOf(t, p)
+}
+
+// halted ends a training job that runs still, and reads its last line.
+func halted(t *testing.T, p *bench.Program) trained {
+	t.Helper()
+	if err := p.Signal(15); err != nil {
+		t.Fatal(err)
+	}
+	if code := ends(t, p); code != 128+15 {
+		t.Fatalf("weft-train ended with %d: %s", code, p.Errors.String())
+	}
+	return lastOf(t, p)
+}
+
+func lastOf(t *testing.T, p *bench.Program) trained {
+	t.Helper()
 	lines := strings.Split(strings.TrimSpace(p.Out.String()), "\n")
 	var last trained
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Type != "final" {
@@ -70,6 +87,9 @@ func besideGang(t *testing.T, b *bench.Bed) error {
 		}
 	}
 	for gpu, single := range []string{"single-0", "single-1"} {
+		if before["gang"] == nil || before[single] == nil || after["gang"] == nil || after[single] == nil {
+			return fmt.Errorf("not all ran within the seconds that were looked at: %v, %v", before, after)
+		}
 		of := func(name string) float64 { return (after[name][gpu] - before[name][gpu]).Seconds() }
 		share := of("gang") / (of("gang") + of(single))
 		t.Logf("GPU %d: the gang has %.1f %%, the single job the rest", gpu, 100*share)

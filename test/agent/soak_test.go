@@ -78,7 +78,7 @@ func (s *soak) files() []int {
 
 // calm waits until nobody is left, and no memory is.
 func (s *soak) calm() {
-	eventually(s.t, 10*time.Second, "no session, job, token or byte is left", func() bool {
+	eventually(s.t, patience, "no session, job, token or byte is left", func() bool {
 		now := known(s.t, s.b)
 		return now.Sessions == 0 && len(now.Jobs) == 0 && used(s.t, s.b) == 0
 	})

@@ -49,6 +49,9 @@ func events(t *testing.T, b *bench.Bed) string {
 	return string(out)
 }
 
+// patience is how long a test waits for what takes milliseconds, on a machine that does other things too.
+const patience = 20 * time.Second
+
 // eventually asks until it holds, and fails the test if it does not within the time.
 func eventually(t *testing.T, within time.Duration, what string, holds func() bool) time.Duration {
 	t.Helper()

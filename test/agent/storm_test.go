@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"weft.dev/weft/internal/bench"
 	"weft.dev/weft/test/suite"
@@ -75,7 +74,7 @@ func oneStorm(t *testing.T, processes int) storm {
 	if s.Failed > 0 || s.Processes != processes || now.Registration.Count < uint64(processes) {
 		t.Errorf("%d of %d processes failed; the agent registered %d", s.Failed, s.Processes, now.Registration.Count)
 	}
-	eventually(t, 5*time.Second, "no memory of the storm is left", func() bool { return used(t, b) == 0 && known(t, b).Sessions == 0 })
+	eventually(t, patience, "no memory of the storm is left", func() bool { return used(t, b) == 0 && known(t, b).Sessions == 0 })
 	t.Logf("%d processes: registration p50 %.1f, p99 %.1f ms; p99 of cuInit %.0f ms, with context and memory %.0f ms", s.Processes, s.P50, s.P99, s.Init, s.Open)
 	return s
 }
