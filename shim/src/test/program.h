@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "agent.h"
 #include "check.h"
 #include "futex.h"
 #include "gpu.h"
@@ -92,11 +93,16 @@ static inline int threads(void) {
 }
 static inline int descriptors(void) { return entries("/proc/self/fd") - 3; }
 
+/* An agent that was lost is back before the process goes on alone. */
+static inline void back_since(int64_t lost) { IN_TIME(weft_now() - lost < WEFT_PATIENCE, "the process went on alone"); }
+
 /* The agent goes, and another one comes. */
 static inline void restart(enum weft_class class, uint32_t held, union said *hello) {
+    int64_t lost = weft_now();
     script_hang_up(&agent);
     script_accept(&agent, hello);
     script_welcome(&agent, class, held);
+    back_since(lost);
 }
 
 #endif

@@ -11,7 +11,8 @@
 #include "futex.h"
 #include "token.h"
 
-#define PATIENCE (3 * WEFT_S)
+#define PATIENCE (30 * WEFT_S)
+#define ANSWER (400 * WEFT_MS) /* less than the shim waits for WELCOME */
 
 void script_listen(struct script *script) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -47,6 +48,7 @@ void script_accept(struct script *script, union said *hello) {
     CHECK(readable(script->listener, PATIENCE), "nobody connects");
     script->fd = accept4(script->listener, NULL, NULL, SOCK_CLOEXEC);
     script->sent = script->heard = 0;
+    script->accepted = weft_now();
     script_expect(script, WEFT_HELLO, hello);
 }
 
@@ -56,6 +58,7 @@ void script_welcome(struct script *script, enum weft_class class, uint32_t held)
     for (uint32_t i = 0; i < w.count; i++)
         w.gpus[i] = (struct weft_gpu){.uuid = {(uint8_t)(i + 1)}, .limit = SCRIPT_LIMIT, .reserved = SCRIPT_LIMIT / 2};
     script_send(script, WEFT_WELCOME, &w, sizeof w);
+    IN_TIME(weft_now() - script->accepted < ANSWER, "WELCOME comes too late");
 }
 
 void script_hang_up(struct script *script) {
@@ -80,12 +83,18 @@ void script_find(struct script *script, enum weft_type type, union said *said) {
     } while (said->header.type != type);
 }
 
-void script_quiet(struct script *script, enum weft_type type, int64_t ns) {
+bool script_hears(struct script *script, enum weft_type type, int64_t ns) {
     union said said;
     for (int64_t until = weft_now() + ns; readable(script->fd, until - weft_now());) {
         take(script, &said);
-        CHECK(said.header.type != type, "type %d came", type);
+        if (said.header.type == type)
+            return true;
     }
+    return false;
+}
+
+void script_quiet(struct script *script, enum weft_type type, int64_t ns) {
+    CHECK(!script_hears(script, type, ns), "type %d came", type);
 }
 
 void script_send(struct script *script, enum weft_type type, void *message, uint32_t size) {

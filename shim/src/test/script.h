@@ -25,6 +25,7 @@ struct script {
     int listener, fd;
     uint32_t sent, heard; /* numbers of messages */
     uint64_t session;
+    int64_t accepted; /* when */
     char path[108];
 };
 
@@ -37,11 +38,12 @@ void script_accept(struct script *script, union said *hello);
 void script_welcome(struct script *script, enum weft_class class, uint32_t held);
 void script_hang_up(struct script *script);
 
-/* The next message must be of the type and come within 3 s. Others are passed over where skip says so. */
+/* The next message must be of the type and come soon. Others are passed over by script_find. */
 void script_expect(struct script *script, enum weft_type type, union said *said);
 void script_find(struct script *script, enum weft_type type, union said *said);
 /* Nothing of the type comes for so long. */
 void script_quiet(struct script *script, enum weft_type type, int64_t ns);
+bool script_hears(struct script *script, enum weft_type type, int64_t ns); /* or does it? */
 
 void script_send(struct script *script, enum weft_type type, void *message, uint32_t size);
 void script_grant(struct script *script, uint64_t epoch, int64_t lasts, int64_t window);

@@ -110,10 +110,12 @@ static void replay(void) {
     ask(&waiting);
     script_expect(&agent, WEFT_ALLOC, &said);
     uint64_t asked_for = said.alloc.handle;
+    int64_t lost = weft_now();
     script_hang_up(&agent);
     script_accept(&agent, &said);
     weft_memory_release(0, c[2].handle); /* while nobody hears it */
     script_welcome(&agent, WEFT_GUARANTEED, 0);
+    back_since(lost);
     int held = 0, fresh = 0, exports = 0;
     for (int i = 0; i < 4; i++) {
         CHECK(recv(agent.fd, &said, sizeof said, 0) > 0, "closed");
