@@ -246,7 +246,7 @@ static void killed(void)
     weftEmuBlock();
     waitpid(pid, NULL, 0);
     weftEmuUnblock();
-    for (int i = 0; i < 200 && test_free() != free; i++)
+    for (int i = 0; i < 2000 && test_free() != free; i++)
         usleep(10000);
     EXPECT(test_free(), free);
     kill(-pid, SIGKILL); // the orphan

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import hooks
 import stub_agent
@@ -73,16 +72,13 @@ class Broker:
 
     def __init__(self, weft, folder):
         self.socket = f'{folder}/emu'
-        self.process = subprocess.Popen([weft, 'emugpu', '--socket', self.socket, '--gpus', '3'], stdout=subprocess.DEVNULL)
-        for _ in range(200):
-            if os.path.exists(self.socket):
-                return
-            time.sleep(0.02)
-        raise SystemExit('the broker does not start')
+        self.process = subprocess.Popen([weft, 'emugpu', '--socket', self.socket, '--gpus', '3'], stdout=subprocess.PIPE)
+        if not self.process.stdout.readline():  # it says that it serves
+            raise SystemExit('the broker does not start')
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
+        self.process.communicate()
 
 
 def uuids(library):

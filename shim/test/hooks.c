@@ -45,6 +45,7 @@ static struct {
     void *cuda, *nvml;
     struct fake *fake;
     const struct weft_counters *(*counters)(void);
+    int (*waiting)(void);
     uint64_t out[32], out2[32];
     uint64_t given;
     uint64_t config[64];
@@ -164,14 +165,23 @@ static bool returned(const struct scenario *s) {
 
 /* ---- Hooks that none of these kinds covers */
 
+/* Waits until the agent has asked for the token. */
+static void asked_back(void) {
+    for (int i = 0; i < 20000 && !test.waiting(); i++)
+        usleep(1000);
+}
+
+/* How long a release may take, ms. In the mutant it does not come. */
+static int patience(void) { return getenv("WEFT_WITHOUT") ? 100 : 20000; }
+
 /* Work is outstanding and others wait: the token goes when the call says that the work is done. */
 static bool synced(const struct scenario *s) {
     bool own = strstr(s->symbol, "_pt") != NULL;
     CALL(own ? "cuLaunchKernel_ptsz" : "cuLaunchKernel", 7, 1, 1, 1, 1, 1, 1, 0, s->arguments[0] == STREAM ? STREAM : 0, 0, 0);
-    usleep(20000);
+    asked_back();
     unsigned long long before = test.counters()->releases;
     bool good = expect(s, "result", run(s), 0);
-    for (int i = 0; i < 100 && test.counters()->releases == before; i++)
+    for (int i = patience(); i > 0 && test.counters()->releases == before; i--)
         usleep(1000);
     return good & expect(s, "releases", (long long)(test.counters()->releases - before), 1);
 }
@@ -179,7 +189,7 @@ static bool synced(const struct scenario *s) {
 /* The thread's own stream may be the legacy one to others, so the session asks its events: at once, in the call. */
 static bool synced_own(const struct scenario *s) {
     CALL("cuLaunchKernel_ptsz", 7, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
-    usleep(20000);
+    asked_back();
     unsigned long long before = test.counters()->releases;
     test.fake->done = true;
     bool good = expect(s, "result", run(s), 0);
@@ -452,9 +462,10 @@ static const struct scenario *scenario_of(const char *symbol) {
 
 static bool begin(void) {
     *(void **)&test.counters = dlsym(RTLD_DEFAULT, "weft_counters");
+    *(void **)&test.waiting = dlsym(RTLD_DEFAULT, "weft_waiting");
     test.cuda = dlopen("libcuda.so.1", RTLD_NOW);
     test.nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    if (!test.counters || !test.cuda || !test.nvml)
+    if (!test.counters || !test.waiting || !test.cuda || !test.nvml)
         return false;
     test.fake = dlsym(test.cuda, "fake");
     setenv("CUDA_VISIBLE_DEVICES", "3", 1);

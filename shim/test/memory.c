@@ -279,7 +279,7 @@ CHECK(other_processes_open_it) {
     EXPECT(status, 0);
     close(to);
     close(from);
-    for (int i = 0; i < 100 && used() != before; i++)
+    for (int i = 0; i < 2000 && used() != before; i++)
         usleep(10000); /* until the agent has seen the child's end */
 }
 
