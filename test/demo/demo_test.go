@@ -83,7 +83,7 @@ func leavesNothing(t *testing.T, temporary string) {
 		t.Errorf("%s was left behind", filepath.Join(temporary, e.Name()))
 	}
 	var processes []string
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if processes = mentioning(temporary); len(processes) == 0 || time.Now().After(until) {
 			break
 		}
@@ -108,13 +108,21 @@ func mentioning(folder string) []string {
 }
 
 // TestShortDemo runs a smaller group once and holds the directions: weft loses no job to want of memory and keeps the
-// guaranteed jobs faster than time slices do.
+// guaranteed jobs faster than time slices do. Of the latter it has a second try, as TestDemo has.
 func TestShortDemo(t *testing.T) {
-	modes := run(t, "--jobs", "8", "--length", "3s")
-	weft, slices := modes["weft"], modes["timeslice"]
-	if weft.OOM != 0 || weft.HighLoss >= slices.HighLoss || weft.LowRate <= 0 {
-		t.Errorf("weft %+v, time slices %+v", weft, slices)
+	var weft, slices figures
+	for range 2 {
+		modes := run(t, "--jobs", "8", "--length", "3s")
+		weft, slices = modes["weft"], modes["timeslice"]
+		if weft.OOM != 0 || weft.LowRate <= 0 {
+			t.Errorf("weft %+v", weft)
+		}
+		if weft.HighLoss < slices.HighLoss {
+			return
+		}
+		t.Logf("missed: weft %+v, time slices %+v", weft, slices)
 	}
+	t.Errorf("weft %+v, time slices %+v", weft, slices)
 }
 
 // limits are what the demo is to show.
