@@ -22,6 +22,17 @@ expect() {
   [[ $got == "$want" ]] || fail "exit $got, not $want: $* ($(tail -1 "$work/err"))"
 }
 
+# attempt CONDITION COMMAND...: up to five tries, for what all else that the machine does can only make worse.
+attempt() {
+  local condition=$1
+  shift
+  for ((try = 0; try < 5; try++)); do
+    expect 0 "$@"
+    if "$condition"; then return; fi
+  done
+  fail "$condition: $(cat "$work/out")"
+}
+
 train=$out/weft-train probe=$out/weft-probe
 
 # weft-train: so many iterations, of the length that was asked for.
@@ -39,7 +50,7 @@ expect 0 "$train" --model resnet50 --batch 50 --gpu p100 --iterations 1
 # A checkpoint on SIGTERM, and the way on from it.
 "$train" --checkpoint "$work/checkpoint" --kernels 5 --gap-ms 1 >"$work/first" &
 pid=$!
-for ((i = 0; i < 100; i++)); do grep -qs '"type": "start"' "$work/first" && break; sleep 0.05; done
+for ((i = 0; i < 400; i++)); do grep -qs '"type": "start"' "$work/first" && break; sleep 0.05; done
 sleep 0.3
 kill -TERM $pid
 code=0
@@ -56,11 +67,11 @@ expect 1 "$train" --checkpoint "$work/checkpoint" --resume --iterations 1
 expect 0 "$train" --devices 0,0 --ranks --iterations 10 --kernels 5
 "$train" --devices 0,0 --ranks --stall-s 1 --kernels 5 >"$work/gang" 2>"$work/gang.err" &
 pid=$!
-for ((i = 0; i < 100; i++)); do grep -qs '"type": "start"' "$work/gang" && break; sleep 0.05; done
+for ((i = 0; i < 400; i++)); do grep -qs '"type": "start"' "$work/gang" && break; sleep 0.05; done
 first=$(sed -n 's/.*"type": "start".*"pid": \([0-9]*\).*/\1/p' "$work/gang")
 second=$(pgrep -P $pid | grep -vx "$first")
 kill -STOP "$second"
-for ((i = 0; i < 100; i++)); do grep -q '"type": "stall"' "$work/gang" && break; sleep 0.05; done
+for ((i = 0; i < 400; i++)); do grep -q '"type": "stall"' "$work/gang" && break; sleep 0.05; done
 kill -CONT "$second"
 code=0
 wait $pid || code=$?
@@ -81,14 +92,14 @@ expect 2 "$probe" load --iteration-ms 1 --kernels 10 --kernel-us 200
 # weft-probe: each measurement measures what it says.
 expect 0 "$probe" launch-cost --launches 1000 --rounds 3 --threads 2
 holds "$(number launch_min_ns "$work/out") > 0" || fail "launch cost: $(cat "$work/out")"
-expect 0 "$probe" stream --kernel-us 100 --seconds 0.5
-holds "$(number busy_fraction "$work/out") > 0.5 && $(number busy_fraction "$work/out") < 1.05" || fail "a saturated stream: $(cat "$work/out")"
+saturated() { holds "$(number busy_fraction "$work/out") > 0.5 && $(number busy_fraction "$work/out") < 1.05"; }
+attempt saturated "$probe" stream --kernel-us 100 --seconds 0.5
 expect 0 "$probe" load --kernels 10 --kernel-us 100 --iteration-ms 5 --seconds 0.5
 holds "$(number rate_per_s "$work/out") <= 200 && $(number iteration_p50_ms "$work/out") >= 0.9" || fail "load: $(cat "$work/out")"
 expect 0 "$probe" load --graph --iterations 3 --cooperate
 [[ $(number iterations "$work/out") == 3 ]] || fail "load of a graph: $(cat "$work/out")"
-expect 0 "$probe" ping --gap-ms 5 --kernel-us 200 --seconds 0.3 --stamps
-holds "$(number count "$work/out") >= 10 && $(number done_p50_us "$work/out") >= 190" || fail "ping: $(cat "$work/out")"
+pinged() { holds "$(number count "$work/out") >= 10 && $(number done_p50_us "$work/out") >= 190"; }
+attempt pinged "$probe" ping --gap-ms 5 --kernel-us 200 --seconds 0.3 --stamps
 expect 0 "$probe" memory --most 256MiB
 [[ $(number allocated_bytes "$work/out") == 268435456 && $(number free_bytes "$work/out") == $(number free_after_bytes "$work/out") ]] ||
   fail "memory: $(cat "$work/out")"
@@ -106,7 +117,7 @@ expect 0 "$out/conformance"
 grep '^not ok' "$work/out" >&2 || true
 expect 1 "$out/conformance" --only limit --expect-limit 1GiB
 if grep -E '^ok [0-9]+ - limit\.(path|reported|shared|two|free)' "$work/out" | grep -v '# skip'; then fail "checks of a limit pass without one"; fi
-expect 1 "$out/conformance" --only gate --expect-gated --gated-ms 100
+expect 1 "$out/conformance" --only gate --expect-gated --gated-ms 10000
 if grep -E '^ok' "$work/out" | grep -v '# skip'; then fail "checks of the gate pass without one"; fi
 
 [[ $faults == 0 ]] && echo "programs: ok"
