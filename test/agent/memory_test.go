@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -55,18 +56,19 @@ func handedOver(t *testing.T, b *bench.Bed) error {
 		}
 		return p
 	}())
-	sum, stalls := 0.0, 0.0
+	sum, stalls, least := 0.0, 0.0, math.MaxInt
 	for _, p := range two(t, b, "8", func(name string) *bench.Job {
 		return &bench.Job{Name: name, Reserved: "5GiB", Peak: "8GiB", Cooperates: true}
 	}) {
 		got := final(t, p)
-		if got.Iterations < 10 {
-			return fmt.Errorf("a job made %d iterations", got.Iterations)
-		}
+		least = min(least, got.Iterations)
 		sum += got.Rate
 		stalls += got.Stall
 	}
 	t.Logf("alone %.1f iterations/s; together %.1f (%.2f of one alone, in turn is 1.00), stalled for %.1f s of 16", alone.Rate, sum, sum/alone.Rate, stalls)
+	if least < 10 {
+		return fmt.Errorf("a job made %d iterations", least)
+	}
 	if sum < 1.1*alone.Rate {
 		return fmt.Errorf("together %.2f times the rate of one alone: handing over gains nothing against waiting", sum/alone.Rate)
 	}
@@ -93,7 +95,7 @@ func TestReservedNeverExceedsGPU(t *testing.T) {
 	refused := 0
 	var list []*bench.Program
 	for range 6 {
-		p := b.Command(ctx, &bench.Job{Name: "reserving", Reserved: "6GiB"}, "weft-train", "--persistent", "1GiB", "--seconds", "30")
+		p := b.Command(ctx, &bench.Job{Name: "reserving", Reserved: "6GiB"}, "weft-train", "--persistent", "1GiB", "--seconds", "120")
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
