@@ -34,6 +34,7 @@ func readCopy(path string) (*record, error) {
 // takeOver makes the records of the last daemon this one's jobs: those whose program runs are watched, those whose program has
 // ended meanwhile are booked, and those whose start was cut short wait again.
 func (b *Box) takeOver(records []*record) error {
+	left := b.allocations() // first: a job that was to be moved, and has ended, is begun again meanwhile
 	b.mu.Lock()
 	for _, r := range records {
 		b.insert(&job{record: *r, ended: make(chan struct{})})
@@ -48,7 +49,7 @@ func (b *Box) takeOver(records []*record) error {
 			return fmt.Errorf("take over job %d: %w", r.ID, err)
 		}
 	}
-	b.forgetAllocations()
+	b.forgetAllocations(left)
 	return nil
 }
 
@@ -122,13 +123,17 @@ func (b *Box) unbegun(j *job) {
 	b.unsaved[j.ID] = true
 }
 
-// forgetAllocations gives back what the agent holds for jobs that no longer run.
-func (b *Box) forgetAllocations() {
+// allocations are what the agent holds of the last daemon's.
+func (b *Box) allocations() []agent.Job {
 	answer, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpList})
 	if err != nil {
 		b.o.Log.Warn("the agent's allocations cannot be listed", "fault", err)
-		return
 	}
+	return answer.Jobs
+}
+
+// forgetAllocations gives back what of the last daemon's the agent holds for jobs that no longer run.
+func (b *Box) forgetAllocations(left []agent.Job) {
 	used := map[uint64]bool{}
 	b.mu.Lock()
 	for _, j := range b.jobs { // some of them may be ending already
@@ -137,7 +142,7 @@ func (b *Box) forgetAllocations() {
 		}
 	}
 	b.mu.Unlock()
-	for _, a := range answer.Jobs {
+	for _, a := range left {
 		if !used[a.ID] {
 			if err := b.free(a.ID); err != nil {
 				b.o.Log.Warn("an allocation was not given back", "allocation", a.ID, "fault", err)

@@ -178,6 +178,25 @@ func (b *bench) until(id box.ID, what string, is func(box.Job) bool) box.Job {
 	}
 }
 
+// patience is how long anything may take on a machine that does other things, too.
+const patience = 30 * time.Second
+
+// eventually waits for something to be so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// untilLogged waits until a job has written a text.
+func (b *bench) untilLogged(id box.ID, text string) {
+	b.t.Helper()
+	eventually(b.t, text, func() bool { return strings.Contains(b.log(id), text) })
+}
+
 func running(j box.Job) bool { return j.State == box.Running }
 
 // log is all that a job wrote.
