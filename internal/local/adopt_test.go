@@ -14,11 +14,9 @@ import (
 // TestMovedWhileAway: a job was asked to move and ended while there was no daemon. The next one begins it again as soon as it knows of
 // it, while it still takes over others, and does not take its new allocation for one that the last daemon left.
 func TestMovedWhileAway(t *testing.T) {
-	saved := filepath.Join(t.TempDir(), "saved")
+	away := newGo(t)
 	b := open(t, 3, func(o *Options) { o.Grace = patience })
-	moved := b.submit(`trap 'until [ -e "$SAVED" ]; do sleep 0.05; done; exit 143' TERM; echo ready; while :; do sleep 0.05; done`, func(s *box.Spec) {
-		s.Migratable, s.Env = true, append(s.Env, "SAVED="+saved)
-	})
+	moved := b.submit(`trap "`+away.awaited()+`exit 143" TERM; echo ready; while :; do sleep 0.05; done`, func(s *box.Spec) { s.Migratable = true })
 	on := b.until(moved, "running", running).On[0]
 	b.untilLogged(moved, "ready\n")
 	other := b.submit("sleep 60")
@@ -30,9 +28,7 @@ func TestMovedWhileAway(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(saved, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	away.say()
 	eventually(t, "the end of its program", func() bool { _, err := os.Stat(filepath.Join(b.dir(moved), "exit-1.json")); return err == nil })
 	goOn := hold(t, filepath.Join(b.dir(other), "claim-1"))
 	allocated := make(chan struct{}, 1)

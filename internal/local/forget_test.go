@@ -82,13 +82,7 @@ func TestEventsKeepTheirNumbers(t *testing.T) {
 	b.done(b.submit("true"))
 	first := b.Events(0, time.Time{})
 	last := first[len(first)-1].Seq
-	if err := b.store.write(change{bucketEvents, numbered(last), nil}); err != nil { // as if the last ones had not been written
-		t.Fatal(err)
-	}
-	b.mu.Lock()
-	b.events.unsaved = nil
-	b.mu.Unlock()
-	crash(t, b)
+	crash(t, b, change{bucketEvents, numbered(last), nil}) // as if the last ones had not been written
 	b.done(b.submit("true"))
 	for _, e := range b.Events(0, time.Time{}) {
 		if e.Seq == last {
@@ -97,8 +91,8 @@ func TestEventsKeepTheirNumbers(t *testing.T) {
 	}
 }
 
-// crash closes a box but for what a killed daemon would not have written, and opens it again.
-func crash(t *testing.T, b *bench) {
+// crash closes a box, takes back what a killed daemon would not have written, and opens it again.
+func crash(t *testing.T, b *bench, unwritten ...change) {
 	t.Helper()
 	b.mu.Lock()
 	ahead := b.events.ahead
@@ -110,7 +104,7 @@ func crash(t *testing.T, b *bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.write(metaChange(metaEvents, ahead)); err != nil {
+	if err := s.write(append(unwritten, metaChange(metaEvents, ahead))...); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.close(); err != nil {

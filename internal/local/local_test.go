@@ -60,14 +60,16 @@ func TestJobSeesWhatItWasGiven(t *testing.T) {
 
 func TestArraysAndDependencies(t *testing.T) {
 	b := open(t, 2)
+	filed := newGo(t) // all of them: what comes after a job that has failed is refused
 	ids, err := b.Submit(me, spec("echo $WEFT_ARRAY_INDEX", func(s *box.Spec) { s.Array = &box.Array{First: 3, Last: 6} }))
 	if err != nil || len(ids) != 4 {
 		t.Fatalf("%v, %v", ids, err)
 	}
 	after := b.submit("echo after", func(s *box.Spec) { s.After = ids })
-	fails := b.submit("sleep 0.2; exit 1")
+	fails := b.submit(filed.awaited() + "exit 1")
 	never := b.submit("echo never", func(s *box.Spec) { s.After = []box.ID{fails} })
 	chain := b.submit("echo never", func(s *box.Spec) { s.After = []box.ID{never} })
+	filed.say()
 	for i, id := range ids {
 		j := b.done(id)
 		if *j.Index != i+3 || j.Array != ids[0] || !strings.Contains(b.log(id), fmt.Sprint(i+3)) {
@@ -87,7 +89,8 @@ func TestArraysAndDependencies(t *testing.T) {
 
 func TestJobsOfOneGPUWaitInTurn(t *testing.T) {
 	b := open(t, 1)
-	first := b.submit("sleep 0.5", func(s *box.Spec) { s.Memory = 15 * unit.GiB })
+	told := newGo(t)
+	first := b.submit(told.awaited(), func(s *box.Spec) { s.Memory = 15 * unit.GiB })
 	b.until(first, "running", running)
 	second := b.submit("true", func(s *box.Spec) { s.Memory = 15 * unit.GiB })
 	j := b.until(second, "told why it waits", func(j box.Job) bool { return j.Reason != nil && j.Reason.Code != "Planning" || j.State != box.Waiting })
@@ -98,6 +101,7 @@ func TestJobsOfOneGPUWaitInTurn(t *testing.T) {
 	if err != nil || len(e.Refusals) != 1 || !e.Refusals[0].Nearest || e.Refusals[0].Reason.Text == "" || !strings.Contains(e.Opens, first.String()) {
 		t.Errorf("explanation: %+v, %v", e, err)
 	}
+	told.say()
 	b.done(second)
 }
 
@@ -125,19 +129,22 @@ func TestStopEndsTheWholeTree(t *testing.T) {
 
 func TestRestartTakesOver(t *testing.T) {
 	b := open(t, 2)
-	runs := b.submit("for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done; exit 3")
-	ends := b.submit("sleep 0.5; exit 4")
+	away, back := newGo(t), newGo(t)
+	runs := b.submit("echo 1; " + back.awaited() + "for i in 2 3 4 5 6; do echo $i; done; exit 3")
+	ends := b.submit(away.awaited() + "exit 4")
 	waits := b.submit("echo waited", func(s *box.Spec) { s.After = nil; s.GPUs = 2; s.Memory = 16 * unit.GiB })
 	pid := b.until(runs, "running", running).PID
-	b.until(ends, "running", running)
+	other := b.until(ends, "running", running).PID
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(700 * time.Millisecond)
+	away.say()
+	eventually(t, "the end of a program meanwhile", func() bool { return !alive(other) })
 	if !alive(pid) {
 		t.Fatal("the program ended with the daemon")
 	}
 	b.reopen()
+	back.say()
 	if j := b.done(runs); *j.Exit != 3 || j.PID != 0 || j.Attempt != 1 || strings.Count(b.log(runs), "\n") < 6 {
 		t.Errorf("%+v %q", j, b.log(runs))
 	}
@@ -165,7 +172,8 @@ func TestCorruptDatabaseIsKeptAndJobsGoOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, 1)
-			id := b.submit("sleep 1.5; exit 5", func(s *box.Spec) { s.Memory = 16 * unit.GiB })
+			back := newGo(t)
+			id := b.submit(back.awaited()+"exit 5", func(s *box.Spec) { s.Memory = 16 * unit.GiB })
 			b.until(id, "running", running)
 			waits := b.submit("exit 6")
 			if err := b.Close(); err != nil {
@@ -186,6 +194,7 @@ func TestCorruptDatabaseIsKeptAndJobsGoOn(t *testing.T) {
 			if s := b.Status(); len(s.Degraded) != 1 {
 				t.Errorf("status: %v", s.Degraded)
 			}
+			back.say()
 			if j := b.done(id); *j.Exit != 5 || j.Attempt != 1 {
 				t.Errorf("%+v", j)
 			}
@@ -210,14 +219,14 @@ func TestUnhealthyAndDrainedGPUs(t *testing.T) {
 	if _, err := b.Drain(me, 0, true); err != nil {
 		t.Fatal(err)
 	}
-	id := b.submit("sleep 2")
+	id := b.submit("sleep 60")
 	if j := b.until(id, "running", running); !slices.Equal(j.On, []int{1}) {
 		t.Errorf("it runs on %v", j.On)
 	}
 	b.machine.faults <- device.Fault{GPU: 1, XID: 79}
 	b.untilGPU(1, "unhealthy")
 	waits := b.submit("true")
-	time.Sleep(200 * time.Millisecond)
+	b.until(waits, "told why it waits", func(j box.Job) bool { return j.Reason != nil && j.Reason.Code != "Planning" || j.State != box.Waiting })
 	e, err := b.Explain(me, waits)
 	if err != nil || e.Job.State != box.Waiting || len(e.Refusals) != 2 {
 		t.Fatalf("%+v, %v", e, err)
@@ -242,11 +251,7 @@ func TestUnhealthyAndDrainedGPUs(t *testing.T) {
 
 func (b *bench) untilGPU(gpu int, health string) {
 	b.t.Helper()
-	for end := time.Now().Add(10 * time.Second); b.GPUs()[gpu].Health != health; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatalf("gpu%d is %+v", gpu, b.GPUs()[gpu])
-		}
-	}
+	eventually(b.t, fmt.Sprintf("gpu%d %s", gpu, health), func() bool { return b.GPUs()[gpu].Health == health })
 }
 
 // TestAgentHasNoRoom: what the agent refuses for the moment waits, and leaves nothing behind when it is stopped.
@@ -271,25 +276,15 @@ func TestAgentHasNoRoom(t *testing.T) {
 	if j := b.done(id); j.Outcome != box.Succeeded {
 		t.Errorf("%+v", j)
 	}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	eventually(t, "no allocation", func() bool {
 		list, err := b.agent.Ask(b.ctx, agent.Request{Op: agent.OpList})
-		if err == nil && len(list.Jobs) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("allocations are left: %+v, %v", list.Jobs, err)
-		}
-	}
+		return err == nil && len(list.Jobs) == 0
+	})
 }
 
 func (b *bench) untilEvent(is box.EventType, job box.ID) {
 	b.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if slices.ContainsFunc(b.Events(0, time.Time{}), func(e box.Event) bool { return e.Type == is && e.Job == job }) {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("no event %s of job %d", is, job)
-		}
-	}
+	eventually(b.t, fmt.Sprintf("event %s of job %d", is, job), func() bool {
+		return slices.ContainsFunc(b.Events(0, time.Time{}), func(e box.Event) bool { return e.Type == is && e.Job == job })
+	})
 }

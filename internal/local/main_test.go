@@ -191,6 +191,29 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
+// goes is a file that jobs wait for, so that they run as long as a test needs them to.
+type goes struct {
+	t    *testing.T
+	path string
+}
+
+func newGo(t *testing.T) goes {
+	t.Helper()
+	return goes{t, filepath.Join(t.TempDir(), "go")}
+}
+
+// awaited is a line of shell that waits for it.
+func (g goes) awaited() string {
+	return fmt.Sprintf("until [ -e '%s' ]; do sleep 0.05; done; ", g.path)
+}
+
+func (g goes) say() {
+	g.t.Helper()
+	if err := os.WriteFile(g.path, nil, 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // untilLogged waits until a job has written a text.
 func (b *bench) untilLogged(id box.ID, text string) {
 	b.t.Helper()
