@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"weft.dev/weft/internal/box"
@@ -71,6 +73,9 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	signals := make(chan os.Signal, 2) // from here on: one that comes while the job is handed in is for the job, too
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	d, err := c.dial(ctx)
 	if err != nil {
 		return err
@@ -93,7 +98,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if spec.Stdin {
 		f.input = input
 	}
-	return f.follow(ctx)
+	return f.follow(ctx, signals)
 }
 
 // accepted prints the ID, or the range of an array.

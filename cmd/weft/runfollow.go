@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -39,7 +38,10 @@ type follower struct {
 }
 
 // follow shows what the job prints and what becomes of it until it is done. Its error is the status to end with.
-func (f *follower) follow(ctx context.Context) error {
+func (f *follower) follow(ctx context.Context, signals chan os.Signal) error {
+	if ctx.Err() != nil && len(signals) == 0 { // it came before anybody listened there
+		signals <- os.Interrupt
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the first signal ends the job, not this
 	defer cancel()
 	f.d.Patience = runPatience
@@ -50,9 +52,6 @@ func (f *follower) follow(ctx context.Context) error {
 			f.s.say("the daemon is back")
 		}
 	}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	printed := make(chan error, 1)
 	go func() { printed <- f.print(ctx) }()
 	given := make(chan error, 1)
