@@ -136,6 +136,42 @@ func TestFollowersSurviveRestarts(t *testing.T) {
 	}
 }
 
+// TestBeginsWhileAway begins to follow a job while the server is away, as one does whose job was just accepted.
+func TestBeginsWhileAway(t *testing.T) {
+	m := newMemory(t)
+	s := newSite(t, m)
+	c := s.client()
+	gone := make(chan struct{})
+	c.Away = func(away bool) {
+		if away {
+			close(gone)
+		}
+	}
+	id := submit(t, c, "a")
+	m.print(t, id, 0, "all of it\n")
+	m.finish(id)
+	s.down()
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		log, err := c.Log(t.Context(), id, 0, true)
+		if err != nil {
+			t.Errorf("log: %v", err)
+			return
+		}
+		defer func() { _ = log.Close() }()
+		if printed, err := texts(log); err != nil || printed != "all of it\n" {
+			t.Errorf("log: %q, %v", printed, err)
+		}
+	})
+	select {
+	case <-gone:
+	case <-time.After(20 * time.Second):
+		t.Error("it does not wait")
+	}
+	s.up()
+	wait.Wait()
+}
+
 func TestPatience(t *testing.T) {
 	m := newMemory(t)
 	s := newSite(t, m)

@@ -14,15 +14,18 @@ import (
 )
 
 // Log reads the log of a job: its frames, as shepherd.NewDecoder takes them, from an offset on; a negative one counts from the
-// end. With follow it ends when the job is done and all was read. What goes wrong at the start is returned at once. Only whole
-// frames are told, each once, whatever happens to the connection.
+// end. With follow it ends when the job is done and all was read. A refusal is returned at once. Only whole frames are told, each
+// once, whatever happens to the connection.
 func (c *Client) Log(ctx context.Context, id box.ID, from int64, follow bool) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &logReader{ctx: ctx, cancel: cancel, c: c, id: id, offset: from, follow: follow, absence: absence{c: c}}
-	if err := l.open(); err != nil {
-		cancel()
-		return nil, err
+	for err := l.open(); err != nil; err = l.open() {
+		if err := l.absence.endure(ctx, err); err != nil {
+			cancel()
+			return nil, err
+		}
 	}
+	l.absence.over()
 	return l, nil
 }
 
