@@ -35,6 +35,18 @@ func inside(t *testing.T, dir string) []string {
 	return list
 }
 
+// attended says whether there is a process of a shepherd of a folder.
+func attended(dir string) bool {
+	all, err := processes()
+	for pid, p := range all {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+		if !p.dead() && strings.HasPrefix(string(line), "weft\x00shepherd\x00"+dir+"\x00") {
+			return true
+		}
+	}
+	return err != nil
+}
+
 // shepherdOf waits for the process of the shepherd of a folder.
 func shepherdOf(dir string, until <-chan struct{}) int {
 	for {
@@ -141,6 +153,19 @@ func TestSweepsBetweenPrograms(t *testing.T) {
 		}
 		if left := inside(t, dir); len(left) > 0 {
 			t.Fatalf("%v are left", left)
+		}
+	}
+}
+
+// TestDoubt: neither time alone, in which the machine may have stood still, nor many quick looks end it.
+func TestDoubt(t *testing.T) {
+	for _, c := range []struct {
+		looks  int
+		passed time.Duration
+		want   bool
+	}{{1, time.Minute, false}, {doubtLooks - 1, time.Minute, false}, {doubtLooks, time.Minute, true}, {1000, doubtTime, false}, {1000, doubtTime + 1, true}} {
+		if got := doubted(c.looks, c.passed); got != c.want {
+			t.Errorf("%d looks in %v: %t", c.looks, c.passed, got)
 		}
 	}
 }
@@ -272,7 +297,9 @@ func TestDaemonKilledInStart(t *testing.T) {
 		once++
 		_ = p.Close()
 	}
-	time.Sleep(200 * time.Millisecond) // the late shepherds
+	for _, dir := range revoked {
+		eventually(t, "the end of a late shepherd", func() bool { return !attended(dir) })
+	}
 	for _, dir := range revoked {
 		if _, err := os.Stat(filepath.Join(dir, "ran")); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("revoked, and it ran: %v", err)
@@ -284,7 +311,7 @@ func TestDaemonKilledInStart(t *testing.T) {
 // TestDaemonKilled kills the daemon while a job prints: the next one has all of it.
 func TestDaemonKilled(t *testing.T) {
 	dir := t.TempDir()
-	c := startDaemon(t, dir, "for i in $(seq 2000); do echo $i; echo $i >&2; [ $i = 1000 ] && sleep 0.5; done; exit 4")
+	c := startDaemon(t, dir, "for i in $(seq 2000); do echo $i; echo $i >&2; [ $i = 1000 ] && until [ -e go ]; do sleep 0.05; done; done; exit 4")
 	eventually(t, "output", func() bool { return len(printed(t, dir, Stdout)) > 100 })
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -303,6 +330,7 @@ func TestDaemonKilled(t *testing.T) {
 		is, _ := program.marked(markName + "=" + p.claim.Mark)
 		return err == nil && is
 	})
+	put(t, filepath.Join(dir, "go"), "", 0o600)
 	if e := ended(t, p); e.Status != 4 || e.Cause != "" || e.Dropped != 0 {
 		t.Errorf("%+v", e)
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	sweepTime = 10 * time.Second       // that processes which were killed may take to end
-	doubtTime = 500 * time.Millisecond // to look again while it cannot be seen whose some are: on a busy machine there always are such
+	sweepTime  = 10 * time.Second       // that processes which were killed may take to end
+	doubtTime  = 500 * time.Millisecond // to look again while it cannot be seen whose some are: on a busy machine there always are such
+	doubtLooks = 20                     // in that time at least: one that the machine stood still for is one, however long it took
 )
 
 // sweep ends all processes that have a mark in their environment, and those below them. It is for jobs without a shepherd, with
@@ -21,17 +22,22 @@ func sweep(program key, mark string) error {
 		return nil // a claim that a loss of power tore: nothing is left
 	}
 	r := remains{markName + "=" + mark, map[key]bool{}}
-	for began := time.Now(); ; time.Sleep(soon) {
+	began := time.Now()
+	for looks := 1; ; looks++ {
 		rest, unsure, err := r.left()
 		passed := time.Since(began)
-		if err != nil || len(rest) == 0 && !program.lives() && (!unsure || passed > doubtTime) {
+		if err != nil || len(rest) == 0 && !program.lives() && (!unsure || doubted(looks, passed)) {
 			return err
 		}
 		if err := kill(rest); passed > sweepTime {
 			return err
 		}
+		time.Sleep(soon)
 	}
 }
+
+// doubted says whether so many looks in so long were enough to believe that nothing is left.
+func doubted(looks int, passed time.Duration) bool { return looks >= doubtLooks && passed > doubtTime }
 
 // kill kills processes. The error is that they are there, and why.
 func kill(list []proc) error {
