@@ -310,7 +310,7 @@ func fill(t *testing.T, dir string) (free func()) {
 
 func TestDiskFull(t *testing.T) {
 	dir := small(t, "1m")
-	task := script(dir, `echo begin; echo > ready; until [ -e go ]; do sleep 0.01; done; seq 100000; until [ -e last ]; do sleep 0.01; done; sleep 0.3; echo end`)
+	task := script(dir, `echo begin; echo > ready; until [ -e go ]; do sleep 0.01; done; seq 100000; mv go gone; until [ -e last ]; do sleep 0.01; done; sleep 0.3; echo end`)
 	p := start(t, dir, task, nil)
 	exists(t, filepath.Join(dir, "ready"))
 	eventually(t, "output", func() bool { return printed(t, dir, Stdout) != "" })
@@ -322,7 +322,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "went"), filepath.Join(dir, "go")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	eventually(t, "all is printed", func() bool { _, err := os.Stat(filepath.Join(dir, "gone")); return err == nil })
 	free()
 	if err := os.Rename(filepath.Join(dir, "finally"), filepath.Join(dir, "last")); err != nil {
 		t.Fatal(err)
