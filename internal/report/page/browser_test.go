@@ -37,8 +37,13 @@ func browser(t *testing.T) context.Context {
 	if path == "" {
 		t.Skip("SKIPPED for want of a browser: install chromium to look at the HTML report")
 	}
+	profile, err := os.MkdirTemp("", "weft-chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // its children may write to it a moment longer than it lives
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-quic", true),
+		chromedp.DisableGPU, chromedp.UserDataDir(profile), chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-sync", true), chromedp.WSURLReadTimeout(time.Minute))
 	limited, end := context.WithTimeout(context.Background(), 3*time.Minute)
