@@ -239,9 +239,12 @@ type result struct {
 // run runs a command to its end.
 func (b *bed) run(arguments ...string) result { return finish(b.weft(arguments...)) }
 
+// finish runs a command to its end. Its output is in the result, but what goes elsewhere already.
 func finish(cmd *exec.Cmd) result {
 	var out, err bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &err
+	if cmd.Stderr = &err; cmd.Stdout == nil {
+		cmd.Stdout = &out
+	}
 	if fault := cmd.Run(); fault != nil && cmd.ProcessState == nil {
 		return result{code: -1, err: fault.Error()}
 	}
@@ -315,6 +318,20 @@ func (b *bed) output(id box.ID) (stdout, stderr string) {
 			b.t.Fatal(err)
 		}
 		streams[f.Stream].Write(f.Bytes)
+	}
+}
+
+// untilPrinted waits until what a job wrote is as it is to be.
+func (b *bed) untilPrinted(id box.ID, what string, is func(stdout string) bool) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		stdout, stderr := b.output(id)
+		if is(stdout) {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("job %d has not printed %s: %q %q", id, what, stdout, stderr)
+		}
 	}
 }
 

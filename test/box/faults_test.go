@@ -56,7 +56,8 @@ func TestFullDisk(t *testing.T) {
 	b := onSmallDisk(t)
 	b.start()
 	long := b.submit(spec("for i in $(seq 1000); do echo $i; sleep 0.1; done"))
-	ends := b.submit(spec("sleep 3; exit 7"))
+	full := filepath.Join(b.dir, "full") // beside that disk
+	ends := b.submit(spec("until [ -e '" + full + "' ]; do sleep 0.1; done; exit 7"))
 	pid := b.until(long, "running", runs).PID
 	b.until(ends, "running", runs)
 	empty := b.fill()
@@ -72,12 +73,21 @@ func TestFullDisk(t *testing.T) {
 	if refused == 0 {
 		t.Error("none is refused")
 	}
+	if err := os.WriteFile(full, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	j := b.done(ends) // its end cannot be written down yet
 	if *j.Exit != 7 {
 		t.Errorf("%+v", j)
 	}
-	if r := b.run("status"); r.code != 0 || !strings.Contains(r.out, "DEGRADED") {
-		t.Errorf("status: %+v", r)
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		r := b.run("status")
+		if r.code == 0 && strings.Contains(r.out, "DEGRADED") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("status: %+v", r)
+		}
 	}
 	if syscall.Kill(pid, 0) != nil {
 		t.Error("the job that runs has ended")
@@ -153,7 +163,8 @@ func TestReadOnlyState(t *testing.T) {
 // TestCorruptState: the database is kept aside and said, and the jobs go on from their own folders.
 func TestCorruptState(t *testing.T) {
 	b := up(t, 1)
-	id := b.submit(spec("sleep 2; exit 5", func(s *box.Spec) { s.Memory *= 15 }))
+	back := filepath.Join(b.dir, "back")
+	id := b.submit(spec("until [ -e '"+back+"' ]; do sleep 0.1; done; exit 5", func(s *box.Spec) { s.Memory *= 15 }))
 	waits := b.submit(spec("exit 6"))
 	pid := b.until(id, "running", runs).PID
 	b.kill()
@@ -178,6 +189,9 @@ func TestCorruptState(t *testing.T) {
 	j, err := b.Job(t.Context(), id)
 	if err != nil || j.PID != 0 && j.PID != pid {
 		t.Errorf("%v %+v, its pid was %s", err, j, strconv.Itoa(pid))
+	}
+	if err := os.WriteFile(back, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if j := b.done(id); *j.Exit != 5 || j.Attempt != 1 {
 		t.Errorf("%+v", j)

@@ -99,9 +99,18 @@ func TestFollowersSurviveRestarts(t *testing.T) {
 	const line = `i=0; while [ $i -lt 60 ]; do i=$((i + 1)); printf 'out %d \001\377\n' $i; printf 'err %d\n' $i >&2; sleep 0.1; done; printf last; exit 3`
 	var results [2]result
 	var followers sync.WaitGroup
-	followers.Go(func() { results[0] = b.run("run", "--", "sh", "-c", line) })
+	var heard [2]suite.Log
+	follow := func(i int, arguments ...string) {
+		cmd := b.weft(arguments...)
+		cmd.Stdout = &heard[i]
+		followers.Go(func() { results[i] = finish(cmd) })
+	}
+	follow(0, "run", "--", "sh", "-c", line)
 	b.untilJobs(1)
-	followers.Go(func() { results[1] = b.run("logs", "-f", "1") })
+	follow(1, "logs", "-f", "1")
+	for i := range heard { // both follow
+		b.until(1, "followed", func(*box.Job) bool { return heard[i].String() != "" })
+	}
 	kills := 4
 	if testing.Short() || suite.Raced {
 		kills = 2
@@ -121,6 +130,7 @@ func TestFollowersSurviveRestarts(t *testing.T) {
 	out.WriteString("last")
 	for i, name := range []string{"run", "logs"} {
 		r := results[i]
+		r.out = heard[i].String()
 		if r.out != out.String() {
 			t.Errorf("weft %s: %d bytes of %d: %q", name, len(r.out), out.Len(), r.out)
 		}

@@ -33,11 +33,12 @@ type crowd struct {
 }
 
 // sweat is the script of a job: it says that it began, prints a line each 50 ms, and says that it ended. One that is asked for a
-// checkpoint remembers how far it is.
+// checkpoint remembers how far it is: no farther than what it printed, whenever it is asked, and at its end all of it.
 const sweat = `echo "$WEFT_ATTEMPT" >>"$RAN/$WEFT_JOB_ID"
 i=$(cat "$RAN/$WEFT_JOB_ID.checkpoint" 2>/dev/null || echo 0)
 trap 'echo $i >"$RAN/$WEFT_JOB_ID.checkpoint"; exit 143' TERM
-while [ $i -lt $STEPS ]; do i=$((i + 1)); echo "line $i"; sleep 0.05; done
+while [ $i -lt $STEPS ]; do echo "line $((i + 1))"; i=$((i + 1)); sleep 0.05; done
+echo $i >"$RAN/$WEFT_JOB_ID.checkpoint"
 echo end`
 
 // one is a job of random length and class.
@@ -122,7 +123,7 @@ func TestKilledDaemon(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	const gpus = 4
-	b := up(t, gpus)
+	b := up(t, gpus, "--grace", patience.String()) // who is killed before it has its checkpoint begins anew
 	c := &crowd{b: b, ran: filepath.Join(b.dir, "ran"), accepted: map[box.ID]bool{}}
 	if err := os.Mkdir(c.ran, 0o755); err != nil {
 		t.Fatal(err)
@@ -227,16 +228,21 @@ func (c *crowd) attempts(id box.ID) []string {
 	return strings.Fields(string(text))
 }
 
-// checkLog wants every line of a job that succeeded in its log, each at least once, and the end.
+// checkLog wants every line of a job that succeeded in its log, each at least once, and the end: once more in each attempt after that,
+// where it was asked to move when it had just ended.
 func (c *crowd) checkLog(j *box.Job, attempts int) {
 	t := c.b.t
 	stdout, stderr := c.b.output(j.ID)
-	if attempts == 0 || stderr != "" && !strings.Contains(stderr, "Terminated") || !strings.HasSuffix(stdout, "end\n") {
+	lines, ends := stdout, 0
+	for ; strings.HasSuffix(lines, "end\n"); ends++ {
+		lines = strings.TrimSuffix(lines, "end\n")
+	}
+	if stderr != "" && !strings.Contains(stderr, "Terminated") || ends == 0 || ends > attempts {
 		t.Errorf("job %d, %d attempts: %q %q", j.ID, attempts, stdout, stderr)
 		return
 	}
 	last := 0
-	for line := range strings.Lines(strings.TrimSuffix(stdout, "end\n")) {
+	for line := range strings.Lines(lines) {
 		var n int
 		if _, err := fmt.Sscanf(line, "line %d\n", &n); err != nil || n != last+1 && n != last {
 			t.Errorf("job %d: %q after line %d: %q", j.ID, line, last, stdout)

@@ -125,6 +125,7 @@ func TestTwoUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(id, "running", runs)
+	b.untilPrinted(id, "whose it is", func(stdout string) bool { return strings.Count(stdout, "\n") == 3 })
 	allowed := []string{"ps", "job", "gpus", "status"}
 	for name, answer := range b.ask(ben, id) {
 		want := "forbidden"

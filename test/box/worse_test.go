@@ -87,10 +87,8 @@ func (b *bed) wantMove(j *box.Job) {
 		b.t.Errorf("operation: %+v", j.Operation)
 	}
 	var resumed, before int
-	var stdout string
-	for end := time.Now().Add(patience); strings.Count(stdout, `"type": "start"`) < 2 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		stdout, _ = b.output(j.ID)
-	}
+	b.untilPrinted(j.ID, "its second start", func(stdout string) bool { return strings.Count(stdout, `"type": "start"`) == 2 })
+	stdout, _ := b.output(j.ID)
 	for line := range strings.Lines(stdout) {
 		switch {
 		case strings.Contains(line, `"type": "final"`):
@@ -116,6 +114,9 @@ func number(line, name string) (n int) {
 func (b *bed) wantFloors(first, second box.ID, window time.Duration) {
 	b.t.Helper()
 	time.Sleep(2 * window) // the first one has some of before
+	for _, id := range []box.ID{first, second} {
+		b.until(id, "observed", func(j *box.Job) bool { return j.Rate != nil })
+	}
 	below := map[box.ID]float64{}
 	for range 3 {
 		for _, id := range []box.ID{first, second} {
@@ -141,7 +142,11 @@ func TestLostCheckpoint(t *testing.T) {
 		"ignore": "echo began; trap '' TERM; while :; do sleep 0.1; done", // killed after the grace
 	} {
 		id := b.submit(spec(line, func(s *box.Spec) { s.Name, s.Migratable, s.Memory = name, true, 12*unit.GiB }))
+		began := func(times int) {
+			b.untilPrinted(id, "that it began", func(stdout string) bool { return strings.Count(stdout, "began") >= times })
+		}
 		on := b.until(id, "running", runs).On[0]
+		began(1)
 		b.drain(on, true)
 		j := b.until(id, "resumed elsewhere", func(j *box.Job) bool { return j.State == box.Running && j.On[0] != on })
 		if j.Attempt != 2 {
@@ -159,6 +164,7 @@ func TestLostCheckpoint(t *testing.T) {
 			t.Errorf("%s: it is moved again: %v %+v", name, err, again)
 		}
 		b.drain(j.On[0], false)
+		began(2)
 		if stdout, _ := b.output(id); strings.Count(stdout, "began") != 2 {
 			t.Errorf("%s: %q", name, stdout)
 		}
@@ -178,17 +184,24 @@ func (b *bed) drain(gpu int, on bool) {
 
 // TestMovesSurviveAKill kills the daemon between the wish to move a job and the move.
 func TestMovesSurviveAKill(t *testing.T) {
-	b := up(t, 2)
-	checkpoint := filepath.Join(b.dir, "checkpoint")
-	id := b.submit(spec(`trap 'sleep 1; echo saved >"$CHECKPOINT"; exit 143' TERM; echo "attempt $WEFT_ATTEMPT $(cat "$CHECKPOINT" 2>/dev/null)"; while :; do sleep 0.1; done`,
-		func(s *box.Spec) { s.Migratable = true; s.Env = append(s.Env, "CHECKPOINT="+checkpoint) }))
+	b := up(t, 2, "--grace", patience.String())
+	checkpoint, back := filepath.Join(b.dir, "checkpoint"), filepath.Join(b.dir, "back")
+	id := b.submit(spec(`trap 'until [ -e "$BACK" ]; do sleep 0.1; done; echo saved >"$CHECKPOINT"; exit 143' TERM; echo "attempt $WEFT_ATTEMPT $(cat "$CHECKPOINT" 2>/dev/null)"; while :; do sleep 0.1; done`,
+		func(s *box.Spec) {
+			s.Migratable = true
+			s.Env = append(s.Env, "CHECKPOINT="+checkpoint, "BACK="+back)
+		}))
 	on := b.until(id, "running", runs).On[0]
+	b.untilPrinted(id, "its first attempt", func(stdout string) bool { return stdout != "" })
 	b.drain(on, true)
 	b.until(id, "asked", func(j *box.Job) bool { return j.State == box.Stopping })
 	b.kill()
 	b.start()
+	if err := os.WriteFile(back, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	j := b.until(id, "moved", func(j *box.Job) bool { return j.State == box.Running && j.On[0] != on })
-	time.Sleep(200 * time.Millisecond)
+	b.untilPrinted(id, "its second attempt", func(stdout string) bool { return strings.Count(stdout, "\n") == 2 })
 	if stdout, _ := b.output(id); stdout != "attempt 1 \nattempt 2 saved\n" {
 		t.Errorf("%q, %+v", stdout, j)
 	}
