@@ -58,6 +58,18 @@ func TestJobSeesWhatItWasGiven(t *testing.T) {
 	}
 }
 
+// TestInputNeverComes: who promised an input is gone, and nothing else happens. The job runs without one.
+func TestInputNeverComes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: it waits as long as a job does for its input")
+	}
+	b := open(t, 1)
+	id := b.submit("cat; exit 7", func(s *box.Spec) { s.Stdin = true })
+	if j := b.done(id); *j.Exit != 7 {
+		t.Errorf("%+v", j)
+	}
+}
+
 func TestArraysAndDependencies(t *testing.T) {
 	b := open(t, 2)
 	filed := newGo(t) // all of them: what comes after a job that has failed is refused

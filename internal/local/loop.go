@@ -230,8 +230,8 @@ func (b *Box) waitsFor(j *job) plan.Code {
 	return ""
 }
 
-// stdinWait is how long a job waits for the input that it was promised.
-const stdinWait = 2 * time.Second
+// stdinWait is how long a job waits for the input that it was promised: who handed it in may have to wait for a processor, or be gone.
+const stdinWait = 10 * time.Second
 
 // cancelOrphans ends jobs that would come after one that did not succeed. The mutex is held.
 func (b *Box) cancelOrphans(now time.Time) {

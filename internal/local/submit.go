@@ -104,8 +104,11 @@ func (b *Box) insert(j *job) {
 	b.jobs[j.ID] = j
 	at, _ := slices.BinarySearch(b.order, j.ID)
 	b.order = slices.Insert(b.order, at, j.ID)
-	if j.State == box.Done {
+	switch {
+	case j.State == box.Done:
 		close(j.ended)
+	case j.State == box.Waiting && j.Stdin:
+		time.AfterFunc(time.Until(j.Submitted.Add(stdinWait)), b.plan) // it waits no longer
 	}
 }
 
