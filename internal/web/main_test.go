@@ -360,7 +360,7 @@ func (s *site) up() {
 			if err != nil {
 				s.t.Errorf("serve: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			s.t.Error("the server does not end")
 		}
 	})

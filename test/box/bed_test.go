@@ -165,7 +165,7 @@ func (b *bed) tearDown() {
 		}
 	}
 	left := b.processes()
-	for end := time.Now().Add(patience / 3); len(left) > 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		left = b.processes() // the emulated GPUs were asked to end
 	}
 	if len(left) > 0 {
