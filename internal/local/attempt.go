@@ -159,7 +159,10 @@ func (b *Box) launch(j *job, r *record) (*shepherd.Process, uint64, error) {
 	b.mu.Unlock()
 	copied := *r
 	copied.Alloc = answer.ID
-	if err := b.copyRecord(&copied); err != nil { // the next daemon would not know whose the allocation is
+	j.writing.Lock() // who stops it meanwhile writes the same file
+	err = b.copyRecord(&copied)
+	j.writing.Unlock()
+	if err != nil { // the next daemon would not know whose the allocation is
 		return nil, 0, errors.Join(err, b.free(answer.ID))
 	}
 	process, err := shepherd.Start(b.o.Executable, b.dir(r.ID), task, stdin)
