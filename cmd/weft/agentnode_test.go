@@ -105,6 +105,13 @@ func TestAgentNode(t *testing.T) {
 		}
 	}
 	within("two devices", published)
+	within("its address", func() bool { // which it opens after that
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	})
 	for path, want := range map[string]string{"/metrics": `weft_gpu_residents{gpu="1"} 0`, "/healthz": "ok", "/readyz": "the kubelet has not registered the driver yet"} {
 		response, err := http.Get("http://" + address + path)
 		if err != nil {

@@ -119,9 +119,13 @@ func registered(ctx context.Context) []string {
 	return slices.Compact(found)
 }
 
+// knockTime is how long that may take: the kernel answers at once, whatever the daemon does, but this process may have to wait for a
+// processor.
+const knockTime = 10 * time.Second
+
 // knock connects to a socket and says whose process listens.
 func knock(ctx context.Context, socket string) (uid int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, knockTime)
 	defer cancel()
 	conn, err := dial(ctx, socket)
 	if err != nil {
