@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +39,11 @@ func TestMovedWhileAway(t *testing.T) {
 		}
 	}
 	go func() {
-		<-allocated
+		select {
+		case <-allocated:
+		case <-time.After(patience):
+			t.Error("it is not begun while others are taken over")
+		}
 		goOn()
 	}()
 	b.reopen()
