@@ -190,6 +190,8 @@ func TestAgentsSpeakOfTheirClaims(t *testing.T) {
 	refused(t, patch(as("n2"), seen, client.DryRunAll), "resourceclaims/driver", "arbitrary-node:patch")
 	refused(t, patch(as("n1"), others, client.DryRunAll), "resourceclaims/driver")
 	refused(t, patch(as("n1"), users, client.DryRunAll), "resourceclaims/binding")
+	var lent []client.Object
+	defer func() { s.takeBack(t, lent, "patch resourceclaims/binding.resource.k8s.io") }() // others look at what the account may do
 	for _, text := range []string{
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: too-much}, rules: [" +
 			"{apiGroups: [resource.k8s.io], resources: [resourceclaims/binding, resourceclaims/driver], verbs: [patch, 'arbitrary-node:patch']}]}",
@@ -200,14 +202,7 @@ func TestAgentsSpeakOfTheirClaims(t *testing.T) {
 		if err := s.admin.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { // others look at what the account may do
-			_ = s.admin.Delete(t.Context(), o) // the server ends with the tests
-			for until := time.Now().Add(patience); s.can(t, agent, "patch resourceclaims/binding.resource.k8s.io"); time.Sleep(100 * time.Millisecond) {
-				if time.Now().After(until) {
-					t.Fatal("what was taken from the account it may do still")
-				}
-			}
-		}()
+		lent = append(lent, o)
 	}
 	for until := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		err := patch(as("n2"), seen, client.DryRunAll)
@@ -224,6 +219,19 @@ func TestAgentsSpeakOfTheirClaims(t *testing.T) {
 	}
 	if err := patch(as("n1"), strings.Replace(seen, `"Window"`, `"Window","beside":1`, 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+// takeBack takes from the agents' account what it may do by some objects, and waits until it may no longer.
+func (s *site) takeBack(t *testing.T, lent []client.Object, right string) {
+	t.Helper()
+	for _, o := range lent {
+		_ = s.admin.Delete(t.Context(), o) // the server ends with the tests
+	}
+	for until := time.Now().Add(patience); s.can(t, agent, right); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%s: it is taken from the agents' account, which may do it still", right)
+		}
 	}
 }
 

@@ -284,7 +284,7 @@ func TestToldLater(t *testing.T) {
 	var events, conditions atomic.Int32
 	s.controller(func(rt http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			tries := new(atomic.Int32)
+			var tries *atomic.Int32
 			switch {
 			case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, s.ns+"/events"):
 				tries = &events
