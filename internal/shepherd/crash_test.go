@@ -157,6 +157,38 @@ func TestSweepsBetweenPrograms(t *testing.T) {
 	}
 }
 
+// TestMarkedBetweenPrograms: a process that begins one program after the other is never taken for one without the mark, whatever there is
+// to read of it at that instant.
+func TestMarkedBetweenPrograms(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "again"), "exec sh again\n", 0o600)
+	c := exec.Command("sh", "again")
+	c.Dir = dir
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LONG=" + strings.Repeat("x", 20<<10), markName + "=m"}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }() // killed, as wanted
+	marked, doubts := 0, 0
+	for begin := time.Now(); time.Since(begin) < 3*time.Second; {
+		p, err := lookAt(c.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch is, unsure := p.marked(markName + "=m"); {
+		case is:
+			marked++
+		case unsure:
+			doubts++
+		default:
+			t.Fatalf("taken for another's after %d looks", marked+doubts)
+		}
+	}
+	if t.Logf("%d looks, %d of them in doubt", marked+doubts, doubts); marked == 0 || doubts == 0 {
+		t.Error("it was not looked at between two programs, or never else")
+	}
+}
+
 // TestDoubt: neither time alone, in which the machine may have stood still, nor many quick looks end it.
 func TestDoubt(t *testing.T) {
 	for _, c := range []struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,7 +21,6 @@ type proc struct {
 	state       byte            // as /proc has it: Z is a zombie
 	threads     int             // of a zombie, those that go on and itself
 	kernel      bool            // it is one of the kernel's own
-	bare        bool            // it has an environment, with nothing in it
 	end         unix.WaitStatus // of a zombie, where this process may see it
 }
 
@@ -59,13 +59,9 @@ func parseStat(pid int, b []byte) (proc, error) {
 	flags, err3 := strconv.ParseUint(string(fields[6]), 10, 64)
 	threads, err4 := strconv.Atoi(string(fields[17]))
 	p := proc{pid: pid, parent: parent, start: start, state: fields[0][0], threads: threads, kernel: flags&kernelThread != 0}
-	if len(fields) > 49 { // where they may not be seen, these are 0
-		from, to := string(fields[47]), string(fields[48])
-		p.bare = from == to && to != "0"
-		if p.dead() {
-			end, _ := strconv.ParseUint(string(fields[49]), 10, 32)
-			p.end = unix.WaitStatus(end)
-		}
+	if len(fields) > 49 && p.dead() { // where it may not be seen, it is 0
+		end, _ := strconv.ParseUint(string(fields[49]), 10, 32)
+		p.end = unix.WaitStatus(end)
 	}
 	return p, errors.Join(err, err2, err3, err4)
 }
@@ -95,9 +91,13 @@ func processes() (map[int]proc, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := lookAt(pid); err == nil {
+		p, err := lookAt(pid)
+		switch {
+		case err == nil:
 			all[pid] = p
-		} // else it has just ended
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH): // else it has just ended
+			return nil, err
+		}
 	}
 	return all, nil
 }
@@ -129,10 +129,10 @@ func program(pid int) string {
 	return filepath.Base(strings.TrimSuffix(path, " (deleted)"))
 }
 
-// marked says whether a process began with an entry in its environment. It is unsure of one that is about to begin another
-// program, or to end: there is nothing to read then, and a moment later there is, or no process.
+// marked says whether a process began with an entry in its environment. It is unsure of one that has none: it may be about to begin
+// another program, or to end, and there is something to read a moment later, or no process.
 func (p proc) marked(entry string) (is, unsure bool) {
-	if p.kernel || p.bare {
+	if p.kernel {
 		return false, false
 	}
 	b, err := environment(p.pid)
@@ -149,17 +149,35 @@ func (p proc) marked(entry string) (is, unsure bool) {
 
 // environment is what a process began with, by its first thread that has not ended.
 func environment(pid int) ([]byte, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	b, err := readWhole(fmt.Sprintf("/proc/%d/environ", pid))
 	if len(b) > 0 || errors.Is(err, fs.ErrPermission) {
 		return b, err
 	}
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, t := range threads {
-		if b, err = os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/environ", pid, t.Name())); len(b) > 0 {
+		if b, err = readWhole(fmt.Sprintf("/proc/%d/task/%s/environ", pid, t.Name())); len(b) > 0 {
 			break
 		}
 	}
 	return b, err
+}
+
+// readWhole reads a file of /proc at once: in parts, it would end where the process begins another program in between.
+func readWhole(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	for b := make([]byte, 16<<10); ; b = make([]byte, 4*len(b)) {
+		n, err := f.ReadAt(b, 0)
+		if n < len(b) {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return b[:n], err
+		}
+	}
 }
 
 // lives says whether a process is there and has not ended.
