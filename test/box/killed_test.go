@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,8 +29,9 @@ type crowd struct {
 
 	mu       sync.Mutex
 	accepted map[box.ID]bool // false: somebody asked to stop it
-	doubtful int             // submissions whose answer was lost
-	refused  int             // that never reached the daemon
+
+	doubtful atomic.Int32 // submissions whose answer was lost
+	refused  atomic.Int32 // that never reached the daemon
 }
 
 // sweat is the script of a job: it says that it began, prints a line each 50 ms, and says that it ended. One that is asked for a
@@ -41,14 +43,17 @@ while [ $i -lt $STEPS ]; do echo "line $((i + 1))"; i=$((i + 1)); sleep 0.05; do
 echo $i >"$RAN/$WEFT_JOB_ID.checkpoint"
 echo end`
 
-// one is a job of random length and class.
+// one is a job of random length, which may be moved or not.
 func (c *crowd) one(r *rand.Rand) box.Spec {
-	steps := []int{0, 1, r.IntN(10), r.IntN(40)}[r.IntN(4)]
+	return c.job(r, []int{0, 1, r.IntN(10), r.IntN(40)}[r.IntN(4)], r.IntN(3) == 0)
+}
+
+func (c *crowd) job(r *rand.Rand, steps int, migratable bool) box.Spec {
 	return spec(sweat, func(s *box.Spec) {
 		s.Name = "sweat-" + strconv.Itoa(r.IntN(4))
 		s.Env = append(s.Env, "RAN="+c.ran, "STEPS="+strconv.Itoa(steps))
 		s.Class, s.Floor, s.Memory = box.BestEffort, 0.05, unit.GiB
-		s.Migratable = r.IntN(3) == 0
+		s.Migratable = migratable
 	})
 }
 
@@ -59,22 +64,52 @@ func (c *crowd) submit(ctx context.Context, seed uint64) {
 	defer d.Close()
 	for ctx.Err() == nil {
 		ids, err := d.Submit(ctx, c.one(r))
-		c.mu.Lock()
 		var away *client.UnreachableError
 		switch {
 		case err == nil:
-			if _, stopped := c.accepted[ids[0]]; !stopped { // it may be, before its answer came
-				c.accepted[ids[0]] = true
-			}
+			c.accept(ids[0])
 		case errors.As(err, &away) && away.Sent:
-			c.doubtful++
+			c.doubtful.Add(1)
 		case errors.As(err, &away):
-			c.refused++
+			c.refused.Add(1)
 		case ctx.Err() == nil:
 			c.b.t.Errorf("a job was refused: %v", err)
 		}
-		c.mu.Unlock()
 		pause(ctx, time.Duration(20+r.IntN(200))*time.Millisecond)
+	}
+}
+
+// accept notes a job that was accepted.
+func (c *crowd) accept(id box.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, stopped := c.accepted[id]; !stopped { // it may be, before its answer came
+		c.accepted[id] = true
+	}
+}
+
+// move has a job asked to move: one of some seconds that goes before the others, off a GPU that is drained as soon as it runs there.
+func (c *crowd) move(ctx context.Context, r *rand.Rand) {
+	s := c.job(r, 100, true)
+	s.Priority = 100
+	id := c.b.submit(s)
+	c.accept(id)
+	on := 0
+	for end := time.Now().Add(patience); time.Now().Before(end); pause(ctx, 20*time.Millisecond) {
+		j, err := c.b.Job(ctx, id)
+		if err == nil && j.State == box.Running {
+			on = j.On[0]
+			_, err = c.b.Drain(ctx, on, true) // again and again: others end that
+		}
+		if err != nil {
+			c.b.t.Fatal(err)
+		}
+		if j.Attempt > 0 && j.State != box.Starting && j.State != box.Running || j.Attempt > 1 {
+			break
+		}
+	}
+	if _, err := c.b.Drain(ctx, on, false); err != nil {
+		c.b.t.Fatal(err)
 	}
 }
 
@@ -139,7 +174,7 @@ func TestKilledDaemon(t *testing.T) {
 	var away time.Duration
 	for i := range kills {
 		if i%5 == 0 {
-			time.Sleep(1200 * time.Millisecond) // a look at the GPUs, which moves jobs off those that are drained
+			c.move(ctx, r)
 		}
 		time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
 		b.kill()
@@ -159,7 +194,7 @@ func TestKilledDaemon(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.Logf("%d kills in %.0f s, back after %.0f ms in the mean; %d jobs accepted, %d submissions cut off, %d before they were sent%s", kills,
-		time.Since(began).Seconds(), away.Seconds()*1e3/float64(kills), len(c.accepted), c.doubtful, c.refused, busy())
+		time.Since(began).Seconds(), away.Seconds()*1e3/float64(kills), len(c.accepted), c.doubtful.Load(), c.refused.Load(), busy())
 }
 
 // check waits until all is done and holds every job against what it wrote itself.
