@@ -220,7 +220,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 // lead acts until the context ends; it returns when nothing is being written any more.
 func (c *Controller) lead(ctx context.Context) error {
-	defer c.finish(ctx)
+	defer c.conclude(ctx)
 	c.o.Log.Info("leading", "identity", c.o.Identity)
 	if err := c.cache.catchUp(ctx, c.client); err != nil {
 		return fmt.Errorf("state before the first plan: %w", err)

@@ -41,9 +41,9 @@ func (c *Controller) recall(ctx context.Context) error {
 	return nil
 }
 
-// finish waits until nothing is being written any more, and has the rest of what was learned written. The end may have cut off an earlier
+// conclude waits until nothing is being written any more, and has the rest of what was learned written. The end may have cut off an earlier
 // write of that.
-func (c *Controller) finish(ctx context.Context) {
+func (c *Controller) conclude(ctx context.Context) {
 	c.work.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()

@@ -39,11 +39,11 @@ func TestLearnedIsWrittenAtTheEnd(t *testing.T) {
 	c.remember(ctx)
 	<-begun
 	end()
-	c.finish(ctx)
+	c.conclude(ctx)
 	if asked.Load() != 2 || taken.Load() != 1 {
 		t.Errorf("%d writes, of which %d were taken, want 2 and 1", asked.Load(), taken.Load())
 	}
-	c.finish(ctx)
+	c.conclude(ctx)
 	if asked.Load() != 2 {
 		t.Errorf("what was taken is written again: %d writes", asked.Load())
 	}
